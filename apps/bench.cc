@@ -2,19 +2,13 @@
 // flags of its own. All others are passed on to `chimera train` as they were typed. With --export it runs nothing, but
 // writes the job for another program, which then takes part as --command.
 
-#include <fmt/format.h>
 #include <algorithm>
-#include <memory>
-#include <nlohmann/json.hpp>
-#include <string>
-#include <vector>
 
 #include "bench/contest.h"
 #include "bench/machine_line.h"
 #include "commands.h"
 #include "core/console.h"
 #include "core/counted.h"
-#include "core/error.h"
 #include "core/files.h"
 #include "core/json.h"
 #include "core/reject.h"
@@ -63,7 +57,7 @@ std::vector<Contender> contenders(const Options& options, const Words& shared) {
     list.push_back(training_contender(run, joined(base, CLI::detail::split_up(run))));
   }
   for (const std::string& command : options.commands) list.push_back(foreign(command));
-  if (list.empty()) throw ConfigError("nothing to run; give --schedules NAME,NAME, --run FLAGS or --command NAME=LINE");
+  if (list.empty()) reject("nothing to run; give --schedules NAME,NAME, --run FLAGS or --command NAME=LINE");
   return list;
 }
 
@@ -100,6 +94,11 @@ std::string as_json(const std::vector<Contender>& list, const std::vector<Score>
 }
 
 void compare(Options options, const Words& shared) {
+  constexpr std::int64_t kMost = 1'000'000;
+  require_between("--rounds", options.contest.rounds, 1, kMost);
+  require_between("--skip", options.contest.skipped, 0, kMost);
+  require_between("--retries", options.contest.retries, 0, kMost);
+  if (options.most_disturbed > 100) reject("--most-disturbed: {} is more than 100 percent", options.most_disturbed);
   options.contest.most_disturbed = options.most_disturbed / 100;
   const auto list = contenders(options, shared);
   const auto scores = run_contest(list, options.contest, [](const std::string& words) { messages().write(words); });
@@ -122,22 +121,12 @@ void add_flags(CLI::App& command, Options& options) {
       ->type_name("NAME=LINE")
       ->take_all();
   begin_group(command, heading::kMeasuring);
-  command.add_option("--rounds", options.contest.rounds, "number of rounds (default 5)")
-      ->type_name("N")
-      ->check(CLI::PositiveNumber);
-  command.add_option("--skip", options.contest.skipped, "first steps of a run that are not counted (default 2)")
-      ->type_name("N")
-      ->check(CLI::NonNegativeNumber);
-  command
-      .add_option("--retries", options.contest.retries,
-                  "maximum number of repeated runs after disturbance by other programs (default 30)")
-      ->type_name("N")
-      ->check(CLI::NonNegativeNumber);
-  command
-      .add_option("--most-disturbed", options.most_disturbed,
-                  "maximum percentage of the cores that other programs may use during a run (default 4)")
-      ->type_name("X")
-      ->check(CLI::Range(0.0, 100.0));
+  add_count(command, "--rounds", options.contest.rounds, "number of rounds (default 5)");
+  add_count(command, "--skip", options.contest.skipped, "first steps of a run that are not counted (default 2)");
+  add_count(command, "--retries", options.contest.retries,
+            "maximum number of repeated runs after disturbance by other programs (default 30)");
+  add_number(command, "--most-disturbed", options.most_disturbed,
+             "maximum percentage of the cores that other programs may use during a run (default 4)");
   add_path(command, "--export", options.folder,
            "write weights.safetensors, batches.safetensors and job.json to this folder, for other programs that train "
            "the same; run nothing",
@@ -148,7 +137,7 @@ void add_flags(CLI::App& command, Options& options) {
 
 }  // namespace
 
-void add_bench(CLI::App& program, int& exit_code) {
+void add_bench(CLI::App& program, const Invocation&, int&) {
   auto* command = program.add_subcommand(kBench.name, kBench.description);
   command->footer(
       "Examples:\n"
@@ -165,10 +154,8 @@ void add_bench(CLI::App& program, int& exit_code) {
   command->allow_extras();
   auto options = std::make_shared<Options>();
   add_flags(*command, *options);
-  command->callback([options, command, &exit_code] {
+  command->callback([options, command] {
     const Words shared = command->remaining();
-    if (std::ranges::count(shared, "--validate") > 0)
-      throw ConfigError("--validate is now a benchmark of the source tree: build/benchmarks/validate");
     if (options->folder.empty()) {
       compare(*options, shared);
     } else {
@@ -182,7 +169,6 @@ void add_bench(CLI::App& program, int& exit_code) {
       }
       export_job(prepare_job(train_options(shared)), options->folder);
     }
-    exit_code = static_cast<int>(ExitCode::Success);
   });
 }
 

@@ -1,11 +1,9 @@
-#include <filesystem>
 #include <memory>
-#include <string>
-#include <utility>
 
 #include "answers/check_answer.h"
 #include "commands.h"
 #include "core/error.h"
+#include "core/files.h"
 #include "flags/flag_door.h"
 #include "flags/outputs.h"
 #include "flags/shape.h"
@@ -23,14 +21,13 @@ struct CheckArguments {
 void take_argument(ScheduleRequest& schedule) {
   const std::string name = schedule.name;
   // An existing file may have any name. A name of a schedule without such a file is generated.
-  std::error_code none;
-  if (std::filesystem::exists(name, none)) schedule.file = std::exchange(schedule.name, "");
+  if (path_exists(name)) schedule.file = std::exchange(schedule.name, "");
   take_file(schedule, name);
 }
 
 }  // namespace
 
-void add_check(CLI::App& program, int& exit_code) {
+void add_check(CLI::App& program, const Invocation&, int& exit_code) {
   auto* command = program.add_subcommand("check", "Validate a schedule and prove its program free of deadlock");
   command->footer(
       "Examples:\n"

@@ -6,8 +6,6 @@
 
 #include <filesystem>
 #include <memory>
-#include <nlohmann/json.hpp>
-#include <string_view>
 
 #include "checkpoint/checkpoint_folder.h"
 #include "checkpoint/diff.h"
@@ -16,7 +14,9 @@
 #include "commands.h"
 #include "core/cgroup.h"
 #include "core/error.h"
+#include "core/files.h"
 #include "core/json.h"
+#include "core/mapped.h"
 #include "flags/outputs.h"
 #include "help.h"
 
@@ -53,13 +53,11 @@ Json loss_of(const Manifest& manifest) {
 /// which the caller reports. Throws CheckpointError if there is none.
 std::vector<std::string> checkpoints_at(const std::string& path) {
   // A folder of checkpoints means all of them.
-  std::vector<std::string> paths;
-  for (const std::int64_t step : list_steps(path)) paths.push_back(checkpoint_path(path, step));
-  if (!paths.empty()) return paths;
+  if (const auto steps = list_steps(path); !steps.empty())
+    return mapped(steps, [&](std::int64_t step) { return checkpoint_path(path, step); });
   namespace fs = std::filesystem;
-  std::error_code absent;
-  if (fs::exists(path + "/" + kManifestName, absent) || step_of_name(fs::path(path).filename().string())) return {path};
-  if (!fs::is_directory(path, absent)) throw CheckpointError(path + ": is not a folder of checkpoints");
+  if (path_exists(path + "/" + kManifestName) || step_of_name(fs::path(path).filename().string())) return {path};
+  if (!is_folder(path)) throw CheckpointError(path + ": is not a folder of checkpoints");
   // Says why no folder counts: unfinished saves look like checkpoints to a user.
   const NewestCheckpoint none = newest_checkpoint(path, 0);
   throw CheckpointError(path + ": has no checkpoints" + (none.rejected.empty() ? "" : "; " + none.rejected.front()));
@@ -127,11 +125,8 @@ int show(const CheckpointCommand& command) {
 
 std::vector<std::string> faults_of(const std::string& path) {
   try {
-    std::vector<std::string> faults;
-    for (const FileFault& fault : verify_files(path, read_manifest(path), available_cores())) {
-      faults.push_back(fmt::format("{}/{}: {}", path, fault.file, fault.what));
-    }
-    return faults;
+    return mapped(verify_files(path, read_manifest(path), available_cores()),
+                  [&](const FileFault& fault) { return fmt::format("{}/{}: {}", path, fault.file, fault.what); });
   } catch (const CheckpointError& error) {
     return {error.what()};
   }
@@ -215,7 +210,7 @@ const std::vector<Action>& actions() {
 
 }  // namespace
 
-void add_checkpoint(CLI::App& program, int& exit_code) {
+void add_checkpoint(CLI::App& program, const Invocation&, int& exit_code) {
   auto* command = program.add_subcommand("checkpoint", "Inspect checkpoints: list, show, verify, diff");
   command->require_subcommand(1);
   command->footer(

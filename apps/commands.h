@@ -9,10 +9,6 @@
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
-#include <array>
-#include <optional>
-#include <string>
-#include <vector>
 
 #include "launch/local/place.h"
 #include "launch/local/process.h"
@@ -59,31 +55,11 @@ inline constexpr const char* kLinksFlag = "--links";
   return !words.empty() && words.front() == kProfile.name && std::ranges::any_of(words, is_flag);
 }
 
-void add_schedules(CLI::App& program, int& exit_code);
-void add_schedule(CLI::App& program, int& exit_code);
-void add_checkpoint(CLI::App& program, int& exit_code);
-void add_diagnose(CLI::App& program, int& exit_code);
-void add_check(CLI::App& program, int& exit_code);
-void add_simulate(CLI::App& program, int& exit_code);
-void add_search(CLI::App& program, int& exit_code);
-void add_model(CLI::App& program, int& exit_code);
-void add_plan(CLI::App& program, int& exit_code);
-void add_playground(CLI::App& program, int& exit_code);
-void add_tokenize(CLI::App& program, int& exit_code);
-void add_tokenizer(CLI::App& program, int& exit_code);
-void add_env(CLI::App& program, int& exit_code);
-void add_launch(CLI::App& program, const Invocation& invocation, int& exit_code);
-void add_top(CLI::App& program, int& exit_code);
-void add_compare(CLI::App& program, int& exit_code);
-void add_completion(CLI::App& program, int& exit_code);
-void add_demo(CLI::App& program, int& exit_code);
-void add_sweep(CLI::App& program, int& exit_code);
-void add_reference(CLI::App& program, int& exit_code);
-void add_train(CLI::App& program, const Invocation& invocation, int& exit_code);
-void add_profile(CLI::App& program, const Invocation& invocation, int& exit_code);
-void add_bench(CLI::App& program, int& exit_code);
-void add_export(CLI::App& program, const Invocation& invocation, int& exit_code);
-void add_evaluate(CLI::App& program, const Invocation& invocation, int& exit_code);
-void add_generate(CLI::App& program, const Invocation& invocation, int& exit_code);
+/// Adds a subcommand to `program`. `exit_code` and `invocation` must outlive the parsing.
+using AddCommand = void(CLI::App& program, const Invocation& invocation, int& exit_code);
+AddCommand add_schedules, add_schedule, add_check, add_simulate, add_search, add_model, add_plan, add_playground;
+AddCommand add_tokenize, add_tokenizer, add_checkpoint, add_diagnose, add_env, add_launch, add_top, add_compare;
+AddCommand add_completion, add_sweep, add_demo, add_reference;
+AddCommand add_train, add_profile, add_bench, add_export, add_evaluate, add_generate;
 
 }  // namespace chimera::apps

@@ -2,6 +2,7 @@
 
 #include "commands.h"
 #include "core/error.h"
+#include "core/mapped.h"
 #include "flags/outputs.h"
 #include "help.h"
 #include "telemetry/comparison.h"
@@ -16,8 +17,7 @@ struct CompareArguments {
 };
 
 std::string print_comparison(const CompareArguments& options) {
-  std::vector<RunHistory> runs;
-  for (const std::string& path : options.runs) runs.push_back(read_run(path));
+  const std::vector<RunHistory> runs = mapped(options.runs, read_run);
   // All runs are checked first, so that a page is written for all or for none.
   for (const RunHistory& run : runs) (void)summarize_run(run);  // throws if a run has no step
   switch (options.format) {
@@ -30,7 +30,7 @@ std::string print_comparison(const CompareArguments& options) {
 
 }  // namespace
 
-void add_compare(CLI::App& program, int&) {
+void add_compare(CLI::App& program, const Invocation&, int&) {
   auto* command = program.add_subcommand("compare", "Compare runs: results, configurations and curves");
   command->footer(
       "Examples:\n"

@@ -2,12 +2,8 @@
 
 #include <algorithm>
 #include <memory>
-#include <string>
-#include <vector>
 
 #include "commands.h"
-#include "core/choices.h"
-#include "core/error.h"
 #include "core/files.h"
 #include "flags/outputs.h"
 #include "flags/values.h"
@@ -15,7 +11,7 @@
 
 namespace chimera::apps {
 
-void add_completion(CLI::App& program, int&) {
+void add_completion(CLI::App& program, const Invocation&, int&) {
   auto* command = program.add_subcommand("completion", "Print the completions of a shell");
   command->group("");  // hidden; the help of the program names it
   command->footer(

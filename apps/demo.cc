@@ -4,24 +4,17 @@
 
 #include <unistd.h>
 
-#include <fmt/format.h>
 #include <algorithm>
-#include <array>
 #include <cmath>
-#include <filesystem>
 #include <iostream>
 #include <memory>
-#include <nlohmann/json.hpp>
-#include <optional>
 #include <sstream>
-#include <string>
-#include <vector>
 
 #include "commands.h"
 #include "core/cgroup.h"
-#include "core/error.h"
 #include "core/files.h"
 #include "core/json.h"
+#include "core/mapped.h"
 #include "core/reject.h"
 #include "core/shell_words.h"
 #include "flags/values.h"
@@ -51,8 +44,7 @@ class DemoStage {
     std::filesystem::create_directories(folder_, error);
     if (error) reject("--folder {}: cannot be made ({})", folder_.string(), error.message());
   }
-  DemoStage(const DemoStage&) = delete;
-  DemoStage& operator=(const DemoStage&) = delete;
+  DemoStage& operator=(DemoStage&&) = delete;
 
   /// Shows the command and its output. Throws Error if its exit code is not `expected`.
   void run(const Words& words, int expected = 0) {
@@ -323,10 +315,9 @@ void menu(const DemoArguments& options) {
 
 /// Demos replace each other's files, so the folder must not have others.
 void require_own_folder(const DemoArguments& options) {
-  std::error_code absent;
-  if (options.folder.empty() || !std::filesystem::exists(options.folder, absent)) return;
-  if (std::filesystem::is_directory(options.folder, absent) && std::filesystem::is_empty(options.folder, absent))
-    return;
+  std::error_code unreadable;
+  if (options.folder.empty() || !path_exists(options.folder)) return;
+  if (is_folder(options.folder) && std::filesystem::is_empty(options.folder, unreadable)) return;
   reject("--folder {}: exists already; give a new folder", options.folder);
 }
 
@@ -341,7 +332,7 @@ void show_chosen(const DemoArguments& options) {
 
 }  // namespace
 
-void add_demo(CLI::App& program, int&) {
+void add_demo(CLI::App& program, const Invocation&, int&) {
   auto* command =
       program.add_subcommand("demo", "Show the features of Chimera, each in a minute, with its own commands");
   command->footer(
@@ -357,8 +348,7 @@ void add_demo(CLI::App& program, int&) {
       "small models on this machine, on the text of --help-all.\n"
       "\nMore: docs/tutorial.md");
   auto options = std::make_shared<DemoArguments>();
-  std::vector<std::string> names;
-  for (const Demo& demo : kDemos) names.emplace_back(demo.name);
+  const auto names = mapped(kDemos, [](const Demo& demo) { return std::string(demo.name); });
   add_word(
       *command, "DEMO", names, [options](const std::string& name) { options->name = name; },
       "which demo (default: a menu of all)");

@@ -2,12 +2,8 @@
 // a run, it reads flight records: why did it end, and why is it slow (launch/flight/diagnosis.h). For traces, also of
 // PyTorch's pipelines, it finds the schedule that ran, and better ones (traces/diagnosis.h). has_traces() decides.
 
-#include <fmt/format.h>
-
-#include <chrono>
-#include <filesystem>
+#include <fmt/ranges.h>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <thread>
 
 #include "checkpoint/checkpoint_folder.h"
@@ -24,6 +20,7 @@
 #include "pictures.h"
 #include "schedule/schedule_csv.h"
 #include "simulate/costs_json.h"
+#include "telemetry/run_history.h"
 #include "telemetry/speed_report.h"
 #include "telemetry/top_view.h"
 #include "traces/diagnosis.h"
@@ -54,26 +51,44 @@ std::string newest_of_run(const std::filesystem::path& run) {
   }
 }
 
+std::string text_of(const std::vector<std::string>& changes) {
+  return changes.empty() ? "" : fmt::format("changes of the order:\n  {}\n", fmt::join(changes, "\n  "));
+}
+
+/// Returns the changes of the order of ops, none without metrics in the folder.
+std::vector<std::string> changes_in(const std::filesystem::path& folder) {
+  try {
+    return changes_of_order(read_run(folder.empty() ? "." : folder.string()));
+  } catch (const ConfigError&) {
+    return {};
+  }
+}
+
 /// Prints the speed of a run that has ended well: its flight records are gone.
 void print_speed(const DiagnoseCommand& command, const nlohmann::ordered_json& speed) {
+  const auto changes = changes_in(command.run);
   if (command.format == Format::Json) {
-    const nlohmann::ordered_json json = {{"folder", command.run}, {"speed", speed}};
+    const nlohmann::ordered_json json = {{"folder", command.run}, {"speed", speed}, {"order_changes", changes}};
     return write_output("", json_report(json));
   }
-  const auto text = speed.at("text").get<std::string>();
+  const auto text = speed.at("text").get<std::string>() + text_of(changes);
   write_output("", fmt::format("{}: the last run has ended well\n{}", command.run, text));
 }
 
 /// Measures how much other processes use the cores of a job that runs here.
-void measure_others(const std::string& folder, SpeedAnalysis& speed) {
-  const auto live = LiveRun::find(folder + "/metrics.jsonl");
-  const auto begin = live ? sample_core_use() : std::nullopt;
+void measure_others(const Flight& flight, SpeedAnalysis& speed) {
+  // A rank keeps its record open. The metrics may be in any folder.
+  std::optional<pid_t> process;
+  for (std::size_t rank = 0; !process && rank < flight.ranks.size(); ++rank) {
+    if (const auto live = LiveRun::find(flight_path(flight.folder, static_cast<int>(rank)))) process = live->process();
+  }
+  const auto begin = process ? sample_core_use() : std::nullopt;
   if (!begin) return;
   std::this_thread::sleep_for(std::chrono::seconds(1));
   const auto end = sample_core_use();
   if (!end) return;
-  speed.others_share = load_of_others(*begin, *end, job_seconds(*begin, *end, live->process()));
-  speed.busiest_other = busiest_other(*begin, *end, live->process());
+  speed.others_share = load_of_others(*begin, *end, job_seconds(*begin, *end, *process));
+  speed.busiest_other = busiest_other(*begin, *end, *process);
 }
 
 void print_diagnosis(const DiagnoseCommand& command) {
@@ -83,17 +98,20 @@ void print_diagnosis(const DiagnoseCommand& command) {
   }
   const Flight flight = read_flight_folder(command.run);
   auto speed = speed_of(flight);
-  if (speed && !flight.verdict) measure_others(command.run, *speed);
+  if (speed && !flight.verdict) measure_others(flight, *speed);
   Diagnosis diagnosis = diagnose(flight);
   // Flight records are in a folder below the folder of checkpoints.
   diagnosis.newest_checkpoint = newest_of_run(std::filesystem::path(flight.folder).parent_path());
+  const auto changes = changes_in(std::filesystem::path(flight.folder).parent_path());
   const auto events = static_cast<std::size_t>(command.events);
   if (command.format == Format::Json) {
     auto json = read_ordered_json(to_json(diagnosis, flight, events));
     json["speed"] = speed ? to_json(*speed) : nullptr;
+    json["order_changes"] = changes;
     return write_output("", json_report(json));
   }
-  write_output("", to_text(diagnosis, flight, events) + (speed ? to_text(*speed) : ""), Format::Text);
+  write_output("", to_text(diagnosis, flight, events) + (speed ? to_text(*speed) : "") + text_of(changes),
+               Format::Text);
 }
 
 /// A folder of a run has flight records or metrics. Other folders, and files, have traces.
@@ -106,7 +124,7 @@ bool has_traces(const DiagnoseCommand& command) {
 }
 
 void print_trace_diagnosis(const DiagnoseCommand& command) {
-  if (command.events_option->count() > 0) throw ConfigError("--events is for the folder of a run; leave it out");
+  if (command.events_option->count() > 0) reject("--events is for the folder of a run; leave it out");
   if (!command.output.empty()) require_writable_whole((std::filesystem::path(command.output) / "ran.csv").string());
   const TraceDiagnosis diagnosis = diagnose_trace(read_traces(command.paths, command.steps), command.search_seconds);
   if (!command.output.empty()) write_diagnosis(diagnosis, command.output);
@@ -133,9 +151,9 @@ void diagnose_paths(DiagnoseCommand& command) {
   if (has_traces(command)) return print_trace_diagnosis(command);
   command.run = command.paths.front();
   if (command.steps_option->count() > 0 || !command.output.empty())
-    throw ConfigError("--steps and --output are for traces; leave them out for the folder of a run");
+    reject("--steps and --output are for traces; leave them out for the folder of a run");
   if (command.format != Format::Text && command.format != Format::Json)
-    throw ConfigError(fmt::format("--format {} is for traces; a run has text and json", to_text(command.format)));
+    reject("--format {} is for traces; a run has text and json", to_text(command.format));
   print_diagnosis(command);
 }
 
@@ -147,7 +165,7 @@ void read_steps(const std::string& text, TraceSteps& steps) {
 
 }  // namespace
 
-void add_diagnose(CLI::App& program, int&) {
+void add_diagnose(CLI::App& program, const Invocation&, int&) {
   auto* diagnose =
       program.add_subcommand("diagnose", "Find why a run ended or is slow, also from traces of torch.profiler");
   diagnose->footer(

@@ -1,13 +1,11 @@
 #include "dry_run_report.h"
 
-#include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <algorithm>
-#include <nlohmann/json.hpp>
-#include <vector>
 
 #include "core/counted.h"
 #include "core/json.h"
+#include "core/mapped.h"
 #include "core/printable.h"
 #include "launch/hosts/run_layout.h"
 #include "model_config/parameters.h"
@@ -27,9 +25,7 @@ std::vector<std::int64_t> ranks_with(const Forecast& forecast, StageId stage) {
 }
 
 std::string stages_text(const RankForecast& rank) {
-  std::vector<std::int64_t> stages;
-  for (const HeldStage& held : rank.stages) stages.push_back(held.stage.value());
-  return fmt::format("{}", fmt::join(stages, ", "));
+  return fmt::format("{}", fmt::join(numbers_of_ids(mapped(rank.stages, &HeldStage::stage)), ", "));
 }
 
 Json stage_json(const Job& job, const Forecast& forecast, std::size_t s) {
@@ -45,10 +41,9 @@ Json stage_json(const Job& job, const Forecast& forecast, std::size_t s) {
 
 /// `tensor` is t, the place among the ranks of the worker.
 Json rank_json(const Forecast& forecast, const RankForecast& rank, std::int64_t tensor) {
-  Json stages = Json::array();
-  for (const HeldStage& held : rank.stages) {
-    stages.push_back({{"replica", held.replica.value()}, {"stage", held.stage.value()}});
-  }
+  const auto stages = mapped(rank.stages, [](const HeldStage& held) {
+    return Json{{"replica", held.replica.value()}, {"stage", held.stage.value()}};
+  });
   return {{"rank", rank.rank.value()},
           {"group", rank.place.group.value()},
           {"worker", rank.place.worker.value()},
@@ -83,11 +78,12 @@ std::string gpu_text(const Job& job, const GpuResources& gpus) {
   return fmt::format(
       "\nGPU: {}, {} multiprocessors\n"
       "a rank has {} communicators at most, of {}: {} for messages, {} for sums, 1 for all ranks\n"
-      "  while they wait, they hold {} multiprocessors at most, of {}: {} each for messages, {} for sums, {} for all "
+      "  while they wait, they hold {} multiprocessors at most, of {}: {} each for messages, {} for sums, {}{} for all "
       "ranks\n"
       "  each has a high-priority stream; {} receive per channel is posted ahead\n",
       gpu.name, gpu.multiprocessors, count.all(), kMaxCommunicators, count.of_pairs, count.of_groups,
-      blocks.held(count), gpu.multiprocessors / 2, blocks.pair, blocks.group, blocks.everyone,
+      blocks.held(count), gpu.multiprocessors / 2, blocks.pair, blocks.group,
+      count.of_ops > 0 ? fmt::format("{} for sums inside ops, ", blocks.op) : "", blocks.everyone,
       receives_ahead(job.options));
 }
 
@@ -115,7 +111,7 @@ std::string dry_run_text(const Job& job, const Forecast& forecast, const std::op
       "  for {}\n",
       job.model.name, parameter_count(job.model), job.run.schedule.name, counted(job.run.schedule.stages, "stage"),
       counted(job.num_ranks(), "rank"), layout_text(job), counted(job.run.micro_batches(), "micro-batch"),
-      job.run.samples_per_op(), job.options.data.sequence, schedule_line(job), forecast.step_seconds,
+      job.run.samples_per_op(), job.options.data.sequence, schedule_line(job.runner_up), forecast.step_seconds,
       tokens / forecast.step_seconds, forecast.bubble_ratio, shared_cores_text(job, forecast),
       bytes_text(forecast.peak_bytes()), bytes_text(forecast.memory_bytes), forecast.fits() ? "" : ": DOES NOT FIT",
       forecast.machine);

@@ -4,9 +4,6 @@
 // memory, computation and idle time (bubbles) of each rank. forecast() (train/setup/dry_run.h) makes the prediction;
 // the functions here only format it.
 
-#include <optional>
-#include <string>
-
 #include "train/setup/device.h"
 #include "train/setup/dry_run.h"
 #include "train/setup/job.h"

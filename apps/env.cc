@@ -1,7 +1,6 @@
 #include <fmt/format.h>
 
 #include <memory>
-#include <nlohmann/json.hpp>
 
 #include "commands.h"
 #include "core/error.h"
@@ -66,7 +65,7 @@ std::string as_json(const std::optional<RankPlace>& place, const std::string& re
 
 }  // namespace
 
-void add_env(CLI::App& program, int&) {
+void add_env(CLI::App& program, const Invocation&, int&) {
   auto* command = program.add_subcommand("env", "Show rank and world size that a launcher gave this process");
   command->footer(
       "Examples:\n"

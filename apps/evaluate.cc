@@ -3,13 +3,8 @@
 #include "flags/outputs.h"
 #include "flags/values.h"
 
-#include <fmt/format.h>
-
-#include <chrono>
 #include <cmath>
 #include <limits>
-#include <memory>
-#include <nlohmann/json.hpp>
 
 #include "commands.h"
 #include "core/console.h"

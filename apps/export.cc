@@ -1,10 +1,7 @@
-#include <fmt/format.h>
 
 #include <memory>
-#include <optional>
 
 #include "commands.h"
-#include "flags/model.h"
 #include "flags/values.h"
 #include "help.h"
 #include "hugging_face/config_json.h"
@@ -18,8 +15,8 @@ namespace {
 struct ExportOptions {
   std::string source;
   std::string output;
-  std::string dtype;      // empty: unchanged
-  std::string tokenizer;  // empty: tokenizer of the source
+  std::optional<ElementType> type;  // empty: unchanged
+  std::string tokenizer;            // empty: tokenizer of the source
   std::uint64_t shard_bytes = kDefaultShardBytes;
 };
 
@@ -42,8 +39,14 @@ void add_export(CLI::App& program, const Invocation& invocation, int& exit_code)
       ->required();
   begin_group(*command, heading::kOutput);
   add_path(*command, "--output", options->output, "new folder for the model", PathKind::Folder)->required();
-  add_element_type(*command, "--dtype", options->dtype, "type of all tensors (default: unchanged)");
-  add_shard_size(*command, "--shard-size", options->shard_bytes);
+  add_word(
+      *command, "--dtype", element_type_names(),
+      [options](const std::string& word) { options->type = element_type_of_word("--dtype", word); },
+      "type of all tensors (default: unchanged)");
+  add_text(
+      *command, "--shard-size",
+      [options](const std::string& text) { options->shard_bytes = parse_bytes("--shard-size", text); }, "SIZE",
+      "maximum bytes of tensors per file, such as 300MB (default 5GB)");
   add_path(
       *command, "--tokenizer", options->tokenizer,
       "tokenizer.json, vocab.json, vocab.txt, a folder with one of them, or `bytes` (default: the tokenizer of RUN, "
@@ -54,9 +57,7 @@ void add_export(CLI::App& program, const Invocation& invocation, int& exit_code)
     exit_code = run_on_model({.from = options->source}, invocation, [&](const std::string& folder) -> RankFunction {
       return [&, folder](RankId, Transport&) {
         // An unchanged type copies the bytes of all tensors.
-        std::optional<ElementType> type;
-        if (!options->dtype.empty()) type = element_type_of_word("--dtype", options->dtype);
-        convert_folder(folder, options->output, type, options->shard_bytes, options->tokenizer);
+        convert_folder(folder, options->output, options->type, options->shard_bytes, options->tokenizer);
       };
     });
   });

@@ -2,27 +2,17 @@
 // prompts (prepare_generate()). Then every rank runs continue_all() with its own layers, and Writer prints on rank 0
 // what is there.
 
-#include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <unistd.h>
 #include <algorithm>
 #include <charconv>
-#include <cstdint>
 #include <iostream>
 #include <limits>
-#include <memory>
-#include <nlohmann/json.hpp>
-#include <optional>
-#include <string>
-#include <string_view>
 #include <utility>
-#include <vector>
 
 #include "commands.h"
-#include "core/choices.h"
 #include "core/console.h"
 #include "core/counted.h"
-#include "core/error.h"
 #include "core/json.h"
 #include "core/reject.h"
 #include "engine/stored_values.h"
@@ -129,9 +119,9 @@ void check_flags(const GenerateOptions& options) {
   require_between("--tokens", options.tokens.value_or(0), 0, std::numeric_limits<std::int32_t>::max());
   require_between("--stages", options.stages, 1, kMaxStages);
   require_between("--threads", options.threads, 0, kMaxThreads);
-  if (options.prompts.empty()) throw ConfigError("a prompt is missing; give --prompt or --prompt-ids");
+  if (options.prompts.empty()) reject("a prompt is missing; give --prompt or --prompt-ids");
   for (const std::string& stop : options.continuation.stops) {
-    if (stop.empty()) throw ConfigError("--stop: the text is empty; give at least one character");
+    if (stop.empty()) reject("--stop: the text is empty; give at least one character");
   }
 }
 
@@ -160,10 +150,10 @@ class Writer {
     any_ = false;
     const bool is_blank = continuation.text.find_first_not_of(" \t\r\n\v\f") == std::string::npos;
     if (!is_json() && job_.tokenizer != nullptr && is_blank && !continuation.ids.empty()) {
-      messages().write(
-          fmt::format("chimera: the model continues with {} of blanks only; see --prompt and "
-                      "--temperature, or train it longer\n",
-                      counted(continuation.ids.size(), "token")));
+      print_message(
+          "the model continues with {} of blanks only; see --prompt and "
+          "--temperature, or train it longer",
+          counted(continuation.ids.size(), "token"));
     }
     nlohmann::ordered_json entry = {{"ids", continuation.ids}, {"text", nullptr}};
     if (job_.tokenizer != nullptr) entry["text"] = continuation.text;
@@ -200,8 +190,8 @@ void continue_all(const GenerateJob& job, RankId rank, Transport& transport) {
   // The rank of the last stage chooses each token and sends it to all. Rank 0 prints it.
   const bool speaks = rank == RankId(0);
   if (speaks && !job.ignored.empty()) {
-    messages().write(fmt::format("chimera: {} of {} is ignored, so transformers may continue differently\n",
-                                 fmt::join(job.ignored, ", "), kGenerationConfigName));
+    print_message("{} of {} {} ignored, so transformers may continue differently", fmt::join(job.ignored, ", "),
+                  kGenerationConfigName, job.ignored.size() == 1 ? "is" : "are");
   }
   ContinuationOptions options = job.options.continuation;
   for (const Prompt& prompt : job.prompts) {

@@ -15,6 +15,7 @@
 #include <sstream>
 #include <string_view>
 #include <utility>
+#include "core/mapped.h"
 
 namespace chimera::apps {
 namespace {
@@ -248,9 +249,8 @@ std::string full_command_name(const CLI::App& command) {
 void begin_group(CLI::App& command, const char* group) { command.option_defaults()->group(group); }
 
 void set_common_flags(CLI::App& command, const std::vector<std::string>& names) {
-  std::vector<const CLI::Option*> options;
-  for (const std::string& name : names) options.push_back(command.get_option(name));
-  command.formatter(std::make_shared<HelpFormatter>(std::move(options)));
+  command.formatter(std::make_shared<HelpFormatter>(
+      mapped(names, [&](const std::string& name) -> const CLI::Option* { return command.get_option(name); })));
 }
 
 void set_up_help(CLI::App& program, int descriptor) {

@@ -4,16 +4,13 @@
 // `profile --between`, launch supervises the two ranks itself.
 
 #include <fcntl.h>
-#include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
 #include <memory>
-#include <optional>
 
 #include "commands.h"
-#include "core/error.h"
 #include "core/file_descriptor.h"
 #include "core/files.h"
 #include "core/reject.h"
@@ -66,7 +63,7 @@ std::vector<HostRanks> hosts_of(const LaunchArguments& options) {
 std::vector<HostRanks> spares_of(const LaunchArguments& options) {
   if (options.spares.empty()) return {};
   if (options.on.hosts.empty() || options.max_restarts == 0) {
-    throw ConfigError("--spare takes the place of a lost host; give --hosts and --max-restarts too");
+    reject("--spare takes the place of a lost host; give --hosts and --max-restarts too");
   }
   const std::vector<HostRanks> hosts = hosts_of(options);
   std::vector<HostRanks> spares = parse_hosts(options.spares, kMaxRanksOfHost, "--spare");
@@ -100,7 +97,7 @@ bool recovers(const LaunchArguments& options) {
 
 void check_flags(const LaunchArguments& options) {
   if (!trains(options) && !measures_between_hosts(options.command)) {
-    throw ConfigError(
+    reject(
         "expected `--` and the command whose ranks are started: chimera launch --hosts a,b -- train ..., or "
         "profile --between ...");
   }
@@ -109,10 +106,10 @@ void check_flags(const LaunchArguments& options) {
   if (options.port != 0) require_between("--port", options.port, 1, 65535);
   // Checked here, because `train` would refuse a --max-restarts that the user has not given to it.
   if (options.max_restarts > 0 && recovers(options)) {
-    throw ConfigError("--max-restarts: a job with --recover twin or reroute does not restart; leave out one of them");
+    reject("--max-restarts: a job with --recover twin or reroute does not restart; leave out one of them");
   }
   if (options.max_restarts > 0 && (!trains(options) || !value_of("--checkpoint", options.command))) {
-    throw ConfigError("--max-restarts continues from checkpoints; give `train` --checkpoint FOLDER after the --");
+    reject("--max-restarts continues from checkpoints; give `train` --checkpoint FOLDER after the --");
   }
 }
 
@@ -177,11 +174,9 @@ void add_flags(CLI::App& command, LaunchArguments& options) {
   add_count(command, "--max-restarts", options.max_restarts,
             "how often a failed job is restarted from its newest checkpoint: on the remaining hosts, on spares, or "
             "with fewer ranks (default 0)");
-  command
-      .add_option("--spare", options.spares,
-                  "hosts that replace unreachable hosts, with their maximum numbers of ranks (default: as many as the "
-                  "lost host)")
-      ->type_name("HOSTS");
+  add_string(command, "--spare", options.spares, "HOSTS",
+             "hosts that replace unreachable hosts, with their maximum numbers of ranks (default: as many as the lost "
+             "host)");
   command
       .add_option("--variable", options.variables,
                   "environment variable for the ranks besides CHIMERA_*, OMP_*, MKL_*, KMP_*, GLOO_*, NCCL_*, TORCH_* "

@@ -38,7 +38,7 @@ int main(int argument_count, char** arguments) {
 #ifdef CHIMERA_WITH_TORCH
   // Decided by words alone, before anything is parsed. The library has a complete program of its own.
   if (needs_training_half({argv + 1, argv + argc})) return run_training_half(argc, argv);
-  return run_program(argc, argv, [](CLI::App& program, const Invocation&, int&) { list_training_commands(program); });
+  return run_program(argc, argv, list_training_commands);
 #else
   return run_program(argc, argv, [](CLI::App&, const Invocation&, int&) {});
 #endif

@@ -1,16 +1,14 @@
+#include <fmt/ranges.h>
 #include <memory>
-#include <string>
 
 #include "answers/model_answer.h"
-#include "answers/model_request.h"
 #include "commands.h"
 #include "flags/flag_door.h"
-#include "flags/model.h"
 #include "flags/outputs.h"
+#include "flags/plan.h"
 #include "flags/values.h"
 #include "generate/registry.h"
 #include "help.h"
-#include "hugging_face/model_folder.h"
 #include "simulate/costs_json.h"
 
 namespace chimera::apps {
@@ -30,7 +28,7 @@ std::string print_model(const ModelAnswer& found, Format format) {
 
 }  // namespace
 
-void add_model(CLI::App& program, int&) {
+void add_model(CLI::App& program, const Invocation&, int&) {
   auto* command = program.add_subcommand("model", "Count parameters, FLOPs and memory of a model, per layer and stage");
   command->footer(
       "Examples:\n"
@@ -45,12 +43,12 @@ void add_model(CLI::App& program, int&) {
       "temporary "
       "memory of an op. --format costs writes a file for `chimera simulate --costs`; its unit of time is 10^9 FLOPs.\n"
       "\nPresets: " +
-      preset_list() + ".\n\nMore: docs/models.md");
+      fmt::format("{}", fmt::join(preset_names(), ", ")) + ".\n\nMore: docs/models.md");
   auto options = std::make_shared<ModelArguments>();
   complete_names(command->add_option("NAME", options->request.model, "a preset, a TOML file, or a Hugging Face folder")
                      ->required(),
                  preset_names());
-  options->request.find = find_model_or_folder;
+  options->request.find = find_model_or_run;
   add_flags(*command, options->request);
   // The flags are those of the request (answers/), which knows nothing of completions on a command line.
   complete_names(command->get_option("--schedule"), schedule_names());

@@ -22,11 +22,11 @@ bool is_set(const char* name) {
 
 }  // namespace
 
-void PictureFlags::add_to(CLI::App& app) {
+void add_color(CLI::App& app, ColorChoice& color) {
   add_choice(app, "--color", color, "colors (default auto: on a terminal, unless NO_COLOR is set)");
 }
 
-TextStyle PictureFlags::text_style(const std::string& output) const {
+TextStyle text_style(ColorChoice color, const std::string& output) {
   // A picture in a file keeps its width and has no colors unless asked for. On a terminal it is folded.
   return {.colored = color == ColorChoice::Always || (color == ColorChoice::Auto && output.empty() &&
                                                       supports_escapes(STDOUT_FILENO) && !is_set("NO_COLOR")),

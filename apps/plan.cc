@@ -2,24 +2,16 @@
 // table, a file of flags for `train --config`, costs for `simulate`, a job script for SLURM, and measured runs of the
 // best candidates.
 
-#include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <algorithm>
-#include <array>
 #include <cmath>
-#include <cstdint>
-#include <filesystem>
 #include <memory>
 #include <numeric>
 #include <sstream>
-#include <string>
-#include <vector>
 
 #include "answers/plan_answer.h"
 #include "commands.h"
-#include "core/choices.h"
 #include "core/counted.h"
-#include "core/error.h"
 #include "core/files.h"
 #include "core/reject.h"
 #include "core/shell_words.h"
@@ -27,7 +19,6 @@
 #include "flags/outputs.h"
 #include "flags/plan.h"
 #include "flags/values.h"
-#include "generate/registry.h"
 #include "help.h"
 #include "launch/local/gpu_cores.h"
 #include "model_config/parameters.h"
@@ -129,14 +120,20 @@ void write_plan(const PlanArguments& options, const PlanAnalysis& report) {
   if (options.output.empty()) return;
   const RankedCandidate& chosen = report.plan.ranked.front();
   std::vector<TrainFlag> flags = all_flags(options, report.problem, chosen.candidate);
-  std::error_code none;  // A shipped profile has no path
-  const std::string& machine = options.request.machine;
-  const bool is_file = std::filesystem::exists(machine, none);
-  // Absolute, because the run may start in another folder.
-  if (machine != "-") flags.push_back({"machine", is_file ? std::filesystem::absolute(machine).string() : machine});
-  // A field, so that the run can compare its steps with the plan.
-  write_output(options.output, to_toml(flags, description(report, "") + "chimera train --config THIS --data FILE") +
-                                   fmt::format("predicted_step_seconds = {:.6g}\n", chosen.prediction.step_seconds));
+  const ProblemRequest& request = options.request;
+  const MachineProfile& machine = report.problem.machine;
+  if (request.machine != "-") {
+    flags.push_back({"machine", absolute_if_path(request.machine)});
+    if (!request.network.empty()) flags.push_back({"network", request.network});
+  }
+  // A GPU's profile that reserves nothing is compared with the memory of tensors, but a run also counts its context.
+  if (request.memory > 0 && (machine.cores > 0 || machine.reserved.all() > 0))
+    flags.push_back({"memory", fmt::format("{:g}", request.memory)});
+  std::string text = to_toml(flags, description(report, "") + "chimera train --config THIS --data FILE");
+  // A field, so that the run can compare its steps with the plan. It has eager kernels.
+  if (machine.kernels == Kernels::Eager)
+    text += fmt::format("predicted_step_seconds = {:.6g}\n", chosen.prediction.step_seconds);
+  write_output(options.output, text);
 }
 
 void require_whole_nodes(std::int64_t ranks, std::int64_t ranks_of_node, std::int64_t tensor_parallel = 1) {
@@ -221,10 +218,10 @@ exit "$code"
 }
 
 void check_flags(const CLI::App& command, const PlanArguments& options) {
-  if (options.run < 0) throw ConfigError(fmt::format("--run must be 0 or more, not {}", options.run));
+  if (options.run < 0) reject("--run must be 0 or more, not {}", options.run);
   require_effect(command, {"--data"}, options.run > 0, "--run");
   if (options.format == Format::Csv && options.request.questions.explain > 0)
-    throw ConfigError("--explain: a CSV table has no explanations; use --format text or json");
+    reject("--explain: a CSV table has no explanations; use --format text or json");
   require_effect(command, {"--ranks-per-node"}, !options.sbatch.empty(), "--sbatch");
   for (const char* flag : {"--format", "--explain", "--pareto"}) {
     if (options.sbatch != "-" || command.count(flag) == 0) continue;
@@ -242,7 +239,7 @@ void write_costs(const PlanArguments& options, const PlanAnalysis& report) {
 
 }  // namespace
 
-void add_plan(CLI::App& program, int& exit_code) {
+void add_plan(CLI::App& program, const Invocation&, int&) {
   auto* command = program.add_subcommand("plan", "Choose schedule, shape and partition for a model on given workers");
   command->footer(
       "Examples:\n"
@@ -273,13 +270,6 @@ void add_plan(CLI::App& program, int& exit_code) {
       ->expected(0, 1);
   add_count(*command, "--run", options->run, "number of best candidates to train here for some steps (default 0)");
   add_path(*command, "--data", options->data, "UTF-8 text for --run (default: random letters)");
-  command
-      ->add_option_function<std::string>(
-          "--fit",
-          [](const std::string&) {
-            throw ConfigError("--fit is now a benchmark of the source tree: build/benchmarks/fit --runs FILE");
-          })
-      ->group("");
   begin_group(*command, heading::kOutput);
   add_format(*command, options->format, {Format::Text, Format::Json, Format::Csv});
   add_output_checks(
@@ -297,7 +287,7 @@ void add_plan(CLI::App& program, int& exit_code) {
                     "--format",     "--output",        "--sbatch",          "--machine",         "--network",
                     "--workers",    "--explain",       "--sequence",        "--schedules",       "--recompute",
                     "--mini-batch", "--data-parallel", "--tensor-parallel", "--shard-optimizer", "--micro-batch-size"});
-  command->callback([command, options, &exit_code] {
+  command->callback([command, options] {
     check_flags(*command, *options);
     // Files are written before the table, so that a reader that closes the pipe early loses none.
     ProgressLine line;
@@ -311,7 +301,6 @@ void add_plan(CLI::App& program, int& exit_code) {
     write_costs(*options, report);
     write_job(*options, report);
     if (options->sbatch != "-") write_output("", print_plan(report, options->format), options->format);
-    exit_code = static_cast<int>(ExitCode::Success);
   });
 }
 

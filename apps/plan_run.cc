@@ -1,9 +1,8 @@
 #include "plan_run.h"
 
-#include <fmt/format.h>
-
 #include "core/console.h"
-#include "core/error.h"
+#include "core/mapped.h"
+#include "core/reject.h"
 
 #ifdef CHIMERA_WITH_TORCH
 #include "bench/contest.h"
@@ -25,17 +24,14 @@ std::vector<double> measured_steps(const std::vector<std::vector<std::string>>& 
     words.insert(words.end(), {"--data", text, "--steps", "8"});
     contenders.push_back(training_contender(fmt::format("run {}", contenders.size() + 1), words));
   }
-  std::vector<double> seconds;
-  for (const Score& score : run_contest(contenders, {.rounds = 3}, [](const auto& text) { messages().write(text); })) {
-    seconds.push_back(spread_of(score.step_seconds).median);
-  }
-  return seconds;
+  const auto scores = run_contest(contenders, {.rounds = 3}, [](const auto& text) { messages().write(text); });
+  return mapped(scores, [](const Score& score) { return spread_of(score.step_seconds).median; });
 }
 
 #else
 
 std::vector<double> measured_steps(const std::vector<std::vector<std::string>>&, const std::string&) {
-  throw ConfigError("--run trains, and this program was built without LibTorch; leave it out");
+  reject("--run trains, and this program was built without LibTorch; leave it out");
 }
 
 #endif

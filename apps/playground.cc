@@ -2,18 +2,14 @@
 #include "flags/outputs.h"
 #include "flags/values.h"
 
-#include <fmt/format.h>
-
-#include <filesystem>
 #include <iostream>
 #include <memory>
-#include <string>
 
 #include "commands.h"
-#include "core/error.h"
 #include "core/files.h"
+#include "core/reject.h"
 #include "help.h"
-#include "launch/local/launcher.h"
+#include "launch/local/launch_plan.h"
 
 namespace chimera::apps {
 namespace {
@@ -30,7 +26,7 @@ std::string page_path() {
        {folder.parent_path() / CHIMERA_DATA_FOLDER / "playground.html", folder / "web" / "playground.html"}) {
     if (std::filesystem::is_regular_file(page)) return page.string();
   }
-  throw ConfigError("playground: this program was built without its page; `tools/playground` in the sources builds it");
+  reject("playground: this program was built without its page; `tools/playground` in the sources builds it");
 }
 
 void answer_lines(const std::string& path) {
@@ -43,7 +39,7 @@ void answer_lines(const std::string& path) {
 
 }  // namespace
 
-void add_playground(CLI::App& program, int&) {
+void add_playground(CLI::App& program, const Invocation&, int&) {
   auto* command =
       program.add_subcommand("playground", "Write an interactive page: schedules, models and plans in a browser");
   command->footer(
@@ -60,7 +56,7 @@ void add_playground(CLI::App& program, int&) {
            "answer the JSON requests in this file, one per line, instead; - reads standard input");
   command->callback([options] {
     if (options->output.empty() == options->answer.empty())
-      throw ConfigError("playground: give --output FILE for the page, or --answer FILE");
+      reject("playground: give --output FILE for the page, or --answer FILE");
     if (!options->answer.empty()) return answer_lines(options->answer);
     write_output(options->output, read_whole(page_path()));
   });

@@ -3,22 +3,18 @@
 // profile --links` on two of them. With --between, it is itself one of these two ranks (measure_between()).
 
 #include <ATen/Parallel.h>
-#include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <chrono>
 #include <iostream>
-#include <memory>
-#include <string>
-#include <vector>
 
 #include "bench/machine_line.h"
 #include "commands.h"
 #include "core/cgroup.h"
-#include "core/choices.h"
 #include "core/console.h"
 #include "core/counted.h"
-#include "core/error.h"
 #include "core/files.h"
+#include "core/host_name.h"
+#include "core/mapped.h"
+#include "core/reject.h"
 #include "core/resident_memory.h"
 #include "flags/hosts.h"
 #include "flags/outputs.h"
@@ -30,10 +26,13 @@
 #include "model_config/config.h"
 #include "plan/cluster_profile.h"
 #include "plan/machine.h"
+#include "profile/gpu_check.h"
 #include "profile/measure_links.h"
 #include "profile/profiler.h"
 #include "program.h"
+#include "train/setup/device.h"
 #include "transport/gloo/gloo_transport.h"
+#include "transport/stream.h"
 
 namespace chimera::apps {
 namespace {
@@ -44,22 +43,17 @@ constexpr std::chrono::hours kPatience{6};  // long enough for large models
 
 // The command line of the hosts. All options are given, so that a host with another version cannot use other defaults.
 Words options_as_words(const ProfileOptions& options) {
-  return {"--model",
-          fmt::format("{}", fmt::join(options.models, ",")),
-          "--sequence",
-          std::to_string(options.sequence),
-          "--dtype",
-          to_text(options.dtype),
-          "--threads",
-          std::to_string(options.threads),
-          "--tensor-parallel",
-          fmt::format("{}", fmt::join(options.tensor_parallel, ",")),
-          "--seconds",
-          fmt::format("{}", options.seconds),
-          "--format",
-          "json",
-          "--micro-batch-sizes",
-          fmt::format("{}", fmt::join(options.micro_batch_sizes, ","))};
+  Words words = {"--format", "json"};
+  const auto add = [&](const char* flag, const std::string& value) { words.insert(words.end(), {flag, value}); };
+  const auto list = [](const auto& values) { return fmt::format("{}", fmt::join(values, ",")); };
+  add("--model", list(options.models));
+  if (options.sequence) add("--sequence", std::to_string(*options.sequence));
+  add("--dtype", to_text(options.dtype));
+  add("--threads", std::to_string(options.threads));
+  add("--tensor-parallel", list(options.tensor_parallel));
+  add("--seconds", fmt::format("{}", options.seconds));
+  add("--micro-batch-sizes", list(options.micro_batch_sizes));
+  return words;
 }
 
 std::vector<MachineProfile> measure_each(const HostFlags& flags, const std::vector<HostRanks>& hosts,
@@ -106,12 +100,14 @@ struct Flags {
   ProfileOptions options;
   std::vector<std::string> merged;  // --merge
   std::string between;              // profile that receives the links between two hosts
-  bool links = false;               // print only these links, for profile_hosts()
+  bool links = false;               // print only these links, for measure_hosts()
   HostFlags on;                     // hosts to measure; empty: this machine
+  DeviceKind device = DeviceKind::Cpu;
   std::string interface;
   std::string name;
   std::string output;
-  std::string measuring;  // the first given flag of a measurement
+  std::string measuring;   // the first given flag of a measurement
+  bool has_model = false;  // --model is given
   Format format = Format::Text;
 };
 
@@ -126,8 +122,7 @@ void print(const Flags& flags, const MachineProfile& machine, const std::string&
 }
 
 void merge(const Flags& flags) {
-  std::vector<MachineProfile> machines;
-  for (const std::string& path : flags.merged) machines.push_back(read_machine(machine_file(path)));
+  const auto machines = mapped(flags.merged, [](const std::string& path) { return read_machine(machine_file(path)); });
   MachineProfile machine = merge_machines(machines);
   if (!flags.name.empty()) machine.name = flags.name;
   print(flags, machine,
@@ -135,7 +130,7 @@ void merge(const Flags& flags) {
                     counted(machines.size(), "profile")));
 }
 
-int measure_as_rank(const Flags& flags, const RankEnvironment& rank) {
+void measure_as_rank(const Flags& flags, const RankEnvironment& rank) {
   // A rank of training has the same threads, and the profile predicts its times.
   at::set_num_interop_threads(1);
   at::set_num_threads(static_cast<int>(flags.options.threads));
@@ -148,20 +143,47 @@ int measure_as_rank(const Flags& flags, const RankEnvironment& rank) {
     if (rank.rank == 0) messages().show(fmt::format("\r{:<40}", words));
   };
   MachineMeasurement report = measure_machine(flags.options, *transport, rank.rank, say);
-  if (rank.rank != 0) return static_cast<int>(ExitCode::Success);
+  if (rank.rank != 0) return;
   say("");
   messages().write("\r");
   if (!flags.name.empty()) report.machine.name = flags.name;
   print(flags, report.machine, to_text(report));
-  return static_cast<int>(ExitCode::Success);
 }
 
-int measure_between(const Flags& flags, const Invocation& invocation) {
+/// Checks and measures the GPU of one rank of several. Other numbers than those of layers, memory and links are those
+/// of a shipped profile.
+void measure_gpu(const Flags& flags, const RankEnvironment& rank) {
+  set_unless_set(cuda_variables());
+  const Accelerator& gpus = accelerator();
+  const int gpu = rank.rank % gpus.num_devices();
+  const at::Device device(gpus.type(), static_cast<c10::DeviceIndex>(gpu));
+  const PooledStreamGuard stream(device);
+  const std::string name = gpus.traits(gpu).name;
+  const auto known = [&](const char* part) { return name.find(part) != std::string::npos; };
+  const std::string base = machine_file(known("H200") ? "h200" : known("A100") ? "a100-80gb" : "h100-80gb");
+  MachineProfile machine = read_machine(base);
+  NcclOptions connections = connections_of_check(rank.rank, rank.world_size, gpu);
+  connections.rendezvous = rank.rendezvous;
+  const auto transport = gpus.connect(connections);
+  std::string text = check_gpus(gpus, device, *transport, rank.rank, rank.world_size, machine);
+  ProfileOptions options = flags.options;
+  options.device = device;
+  // Layers of the default models, which are small, would say little about larger ones.
+  if (flags.has_model) machine.layers = measure_device_layers(options, *transport, rank.rank, rank.world_size);
+  if (rank.rank != 0) return;
+  machine.sources.push_back(
+      fmt::format("chimera profile --device cuda: {}memory and links within a node of {}; else as {}",
+                  flags.has_model ? "layers, " : "", name, machine.name));
+  machine.name = flags.name.empty() ? host_name() : flags.name;
+  print(flags, machine, flags.has_model ? text + "\n" + to_text(machine.layers) : text);
+}
+
+void measure_between(const Flags& flags, const Invocation& invocation) {
   constexpr int kHosts = 2;
   constexpr double kShareOfSeconds = 0.15;  // as in profiles of a single host
   const auto place = invocation.rank ? invocation.rank->remote : invocation.place;
   if (!place || place->world_size != kHosts) {
-    throw ConfigError(
+    reject(
         "--between measures from one host to another: start it once on each of two, as in `chimera launch --hosts a,b "
         "-- profile --between here.json --output cluster.json`");
   }
@@ -187,32 +209,24 @@ int measure_between(const Flags& flags, const Invocation& invocation) {
     if (!flags.name.empty()) whole.name = flags.name;
     print(flags, whole, to_text(links));
   }
-  return static_cast<int>(ExitCode::Success);
 }
 
-/// Profiles all hosts of --hosts in parallel, then the links between the first two, through `interface` unless empty.
-/// Returns one profile (merge_machines()). Throws ConfigError for fewer than two hosts or different numbers of ranks.
-/// Throws Error if a host fails or a signal arrives.
-MachineProfile profile_hosts(const HostFlags& flags, const ProfileOptions& options, const std::string& interface) {
+/// Profiles all hosts in parallel, then the links between the first two, and prints one profile.
+void measure_hosts(const Flags& flags) {
+  // A path that cannot be written is found before the minute of measurements.
+  check_output(flags);
   constexpr int kNotGiven = 0;  // see with_links_between()
-  const std::vector<HostRanks> hosts = parse_hosts(flags.hosts, kNotGiven);
-  if (hosts.size() < 2)
-    throw ConfigError("--hosts: give two hosts or more, as in a,b, to measure the links between them");
+  const std::vector<HostRanks> hosts = parse_hosts(flags.on.hosts, kNotGiven);
+  if (hosts.size() < 2) reject("--hosts: give two hosts or more, as in a,b, to measure the links between them");
   const int ranks = hosts.front().count;
   for (const HostRanks& host : hosts) {
     if (host.count != ranks)
-      throw ConfigError(
+      reject(
           "--hosts: give every host the same number of ranks, as in a:2,b:2, or give no numbers; a plan needs equal "
           "nodes");
   }
-  const MachineProfile machine = merge_machines(measure_each(flags, hosts, options));
-  return with_links_between(machine, measure_links(flags, hosts, options.seconds, interface), ranks);
-}
-
-int measure_hosts(const Flags& flags) {
-  // A path that cannot be written is found before the minute of measurements.
-  check_output(flags);
-  MachineProfile machine = profile_hosts(flags.on, flags.options, flags.interface);
+  MachineProfile machine = merge_machines(measure_each(flags.on, hosts, flags.options));
+  machine = with_links_between(machine, measure_links(flags.on, hosts, flags.options.seconds, flags.interface), ranks);
   if (!flags.name.empty()) machine.name = flags.name;
   const NodeLinks links{machine.point_to_point.between_nodes,
                         machine.all_reduce.between_nodes,
@@ -223,40 +237,49 @@ int measure_hosts(const Flags& flags) {
   print(
       flags, machine,
       fmt::format("{}: {}; between nodes:\n{}", machine.name, counted(machine.layers.size(), "layer"), to_text(links)));
-  return static_cast<int>(ExitCode::Success);
 }
 
 void warn_if_busy() {
   constexpr double kBusy = 0.5;  // load per core
-  const auto minute = parse_number<double>(load());
+  const auto minute = parse_number<double>(load_average());
   const int cores = available_cores();
   if (!minute || *minute < kBusy * cores) return;
-  messages().write(fmt::format(
-      "chimera: the machine is busy (load {:.1f} on {}); the profile will have too long times, so measure again "
-      "when it is idle\n",
-      *minute, counted(cores, "core")));
+  print_message(
+      "the machine is busy (load {:.1f} on {}); the profile will have too long times, so measure again "
+      "when it is idle",
+      *minute, counted(cores, "core"));
 }
 
-int run(const Flags& flags, const Invocation& invocation) {
-  if (invocation.rank && !invocation.rank->remote) return measure_as_rank(flags, *invocation.rank);
+void run(const Flags& flags, const Invocation& invocation, int& exit_code) {
+  const bool on_gpus = flags.device == DeviceKind::Cuda;
+  if (invocation.rank && !invocation.rank->remote)
+    return on_gpus ? measure_gpu(flags, *invocation.rank) : measure_as_rank(flags, *invocation.rank);
   const int ways = (flags.on.hosts.empty() ? 0 : 1) + (flags.between.empty() ? 0 : 1) + (flags.merged.empty() ? 0 : 1);
-  if (ways > 1) throw ConfigError("--hosts, --between and --merge are three ways to a profile; give one of them");
+  if (ways > 1) reject("--hosts, --between and --merge are three ways to a profile; give one of them");
+  if (on_gpus) {
+    if (ways > 0) reject("--device cuda measures the GPUs of this host alone; leave out the other way");
+    if (const std::string problem = accelerator().problem(); !problem.empty())
+      reject("--device cuda: no usable GPU here ({})", problem);
+    check_output(flags);
+    // Ranks start by exec: CUDA does not outlive a fork.
+    exit_code =
+        launch({.ranks = ranks_share_gpus() ? 2 : accelerator().num_devices(), .arguments = invocation.arguments});
+    return;
+  }
   if (flags.links || !flags.between.empty()) return measure_between(flags, invocation);
   if (!flags.on.hosts.empty()) return measure_hosts(flags);
-  if (!flags.interface.empty()) throw ConfigError("--interface belongs to --hosts or --between");
+  if (!flags.interface.empty()) reject("--interface belongs to --hosts or --between");
   if (!flags.merged.empty()) {
-    if (!flags.measuring.empty())
-      throw ConfigError(flags.measuring + ": --merge measures nothing; leave one of them out");
-    merge(flags);
-    return static_cast<int>(ExitCode::Success);
+    if (!flags.measuring.empty()) reject("{}: --merge measures nothing; leave one of them out", flags.measuring);
+    return merge(flags);
   }
   // Errors of flags come before the start of ranks, which would each report them.
   require_measurable(flags.options, available_cores());
   check_output(flags);
   warn_if_busy();
-  return launch({.ranks = profile_ranks(flags.options, available_cores()).started,
-                 .arguments = invocation.arguments,
-                 .entry = invocation.entry});
+  exit_code = launch({.ranks = profile_ranks(flags.options, available_cores()).started,
+                      .arguments = invocation.arguments,
+                      .entry = invocation.entry});
 }
 
 void add_flags(CLI::App& command, Flags& flags) {
@@ -270,7 +293,9 @@ void add_flags(CLI::App& command, Flags& flags) {
   command.add_option("--micro-batch-sizes", o.micro_batch_sizes, "micro-batch sizes to measure (default 1,2,4,8)")
       ->delimiter(',')
       ->type_name("N,N");
-  add_count(command, "--sequence", o.sequence, "tokens per sequence (default 128)");
+  add_count(command, "--sequence", o.sequence,
+            "tokens per sequence (default 128, or the positions of a model with fewer)");
+  add_choice(command, "--device", flags.device, "cuda: check this host's GPUs, and measure layers of --model on them");
   add_choice(command, "--dtype", o.dtype, "type of computation (default float32)");
   command
       .add_option("--tensor-parallel", o.tensor_parallel,
@@ -285,18 +310,15 @@ void add_flags(CLI::App& command, Flags& flags) {
       ->type_name("FILE FILE");
   add_path(command, "--between", flags.between,
            "measure only the links between the two hosts of this job, and add them to this profile of one host");
-  command
-      .add_option(
-          "--interface", flags.interface,
-          "network interface that --hosts and --between measure, such as eth0 (default: the route to the first host)")
-      ->type_name("NAME");
+  add_string(
+      command, "--interface", flags.interface, "NAME",
+      "network interface that --hosts and --between measure, such as eth0 (default: the route to the first host)");
   add_hosts(command, flags.on,
             "hosts to profile, such as a,b,c; or a:2,b:2 with ranks per host (default: as many as fit its cores). Each "
             "host measures itself, and the first two their links. Reached by ssh (default: this machine)");
   add_ssh_flags(command, flags.on);
   command.add_flag(kLinksFlag, flags.links)->group("");
-  command.add_option("--name", flags.name, "name of the machine in the profile (default: its host name)")
-      ->type_name("TEXT");
+  add_string(command, "--name", flags.name, "TEXT", "name of the machine in the profile (default: its host name)");
   begin_group(command, heading::kOutput);
   add_output_checks(command, {add_path(command, "--output", flags.output, "write the profile to this file")});
   add_format(command, flags.format, {Format::Text, Format::Json});
@@ -311,6 +333,7 @@ void add_profile(CLI::App& program, const Invocation& invocation, int& exit_code
       "  chimera profile --output here.json\n"
       "  chimera profile --model gpt2 --micro-batch-sizes 1,2 --sequence 256 --output here.json\n"
       "  chimera profile --merge node-a.json node-b.json --output both.json\n"
+      "  chimera profile --device cuda --model llama-3-8b --dtype bfloat16 --output here.json\n"
       "  chimera profile --hosts a,b --output cluster.json\n"
       "  chimera launch --hosts a,b -- profile --between here.json --output cluster.json\n"
       "\nThe measurement takes about a minute; run nothing else meanwhile. It times layers, messages, all-reduces and "
@@ -326,8 +349,9 @@ void add_profile(CLI::App& program, const Invocation& invocation, int& exit_code
          {"--seconds", "--threads", "--dtype", "--sequence", "--micro-batch-sizes", "--model", "--tensor-parallel"}) {
       if (command->count(flag) > 0) flags->measuring = flag;
     }
+    flags->has_model = command->count("--model") > 0;
     require_effect(*command, {"--ssh", "--master", "--program"}, command->count("--hosts") > 0, "--hosts");
-    exit_code = run(*flags, invocation);
+    run(*flags, invocation, exit_code);
   });
 }
 

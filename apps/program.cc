@@ -9,33 +9,29 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <algorithm>
-#include <array>
 #include <cerrno>
-#include <chrono>
 #include <cstdio>
 #include <exception>
 #include <filesystem>
 #include <iostream>
 #include <new>
 #include <span>
-#include <string_view>
 #include <thread>
 
 #include "build_information.h"
-#include "core/choices.h"
 #include "core/complete_name.h"
 #include "core/console.h"
-#include "core/error.h"
 #include "core/fault_point.h"
+#include "core/files.h"
+#include "core/mapped.h"
 #include "core/reject.h"
 #include "core/shell_words.h"
 #include "flags/config_file.h"
 #include "flags/values.h"
 #include "help.h"
-#include "launch/local/launcher.h"
+#include "launch/local/launch_plan.h"
 #include "launch/local/place.h"
 
 namespace chimera::apps {
@@ -53,12 +49,15 @@ constexpr const char* kFooter =
     "Ctrl-C; 143 SIGTERM.\n"
     "\nMore: docs/tutorial.md, docs/choosing.md";
 
+// In the order of suggestions and completions; help.cc groups them for --help.
+constexpr std::array kCommands = {add_schedules,  add_schedule,   add_check,      add_simulate, add_search,
+                                  add_model,      add_plan,       add_playground, add_tokenize, add_tokenizer,
+                                  add_checkpoint, add_diagnose,   add_env,        add_launch,   add_top,
+                                  add_compare,    add_completion, add_sweep,      add_demo,     add_reference};
+
 std::vector<std::string> subcommand_names(const CLI::App& program) {
-  std::vector<std::string> names;
-  for (const CLI::App* command : program.get_subcommands([](const CLI::App*) { return true; })) {
-    names.push_back(command->get_name());
-  }
-  return names;
+  const auto all = program.get_subcommands([](const CLI::App*) { return true; });
+  return mapped(all, [](const CLI::App* command) { return command->get_name(); });
 }
 
 // The innermost subcommand that has been parsed: `chimera checkpoint list` for its words.
@@ -87,6 +86,8 @@ constexpr std::array kReplaced = {ReplacedWord{"best", "", "chimera sweep"},
                                   ReplacedWord{"train", "--schedule-file", "chimera train --schedule"},
                                   ReplacedWord{"train", "--meeting-seconds", "chimera train --rendezvous-seconds"},
                                   ReplacedWord{"train", "--report-stragglers", "chimera diagnose"},
+                                  ReplacedWord{"bench", "--validate", "build/benchmarks/validate"},
+                                  ReplacedWord{"plan", "--fit", "build/benchmarks/fit --runs FILE"},
                                   ReplacedWord{"simulate", "--schedules", "chimera sweep --schedules"}};
 
 /// Throws ConfigError, with the new word, if the command line has a replaced one.
@@ -197,17 +198,16 @@ int parse_and_run(CLI::App& program, int argc, char** argv) {
 
 std::string named_file(const char* what, const std::string& word, const std::string& any) {
   namespace fs = std::filesystem;
-  std::error_code none;
   const fs::path path = word;
   const std::string ending = fs::path(any).extension().string();
   const bool is_path = word.find('/') != std::string::npos || word.ends_with(ending);
-  if (word == "-" || (is_path ? fs::exists(path, none) : fs::is_regular_file(path, none))) return word;
+  if (word == "-" || (is_path ? path_exists(path) : is_file(path))) return word;
   // Some other path that does not exist: whoever opens it says so.
   if (is_path && path.parent_path() != fs::path(any).parent_path()) return word;
   const fs::path folder = fs::path(shipped_file(any)).parent_path();
   if (is_path) {  // machines/x.json of the source tree, from another folder
     const fs::path shipped = folder / path.filename();
-    return fs::exists(shipped, none) ? shipped.string() : word;
+    return path_exists(shipped) ? shipped.string() : word;
   }
   const std::vector<std::string> names = shipped_names(any);
   const std::string name = complete_name(word, names);
@@ -268,7 +268,7 @@ std::string recipe_file(const std::string& word) { return named_file("recipe", w
 
 std::string record_file(const std::string& word) { return named_file("record", word, kARecord); }
 
-int run_program(int argc, char** argv, const AddTraining& add_training, ProgramEntry entry) {
+int run_program(int argc, char** argv, AddCommand& add_training, ProgramEntry entry) {
   // The default would end the process without a message.
   ::signal(SIGXFSZ, SIG_IGN);  // a write beyond the limit on file sizes then fails like one to a full disk
   CLI::App program("Chimera: train large models with bidirectional pipelines", "chimera");
@@ -279,27 +279,7 @@ int run_program(int argc, char** argv, const AddTraining& add_training, ProgramE
   program.require_subcommand(1);
   int exit_code = 0;
   Invocation invocation;
-  // The order here is the order of suggestions and completions; help.cc groups them for --help.
-  add_schedules(program, exit_code);
-  add_schedule(program, exit_code);
-  add_check(program, exit_code);
-  add_simulate(program, exit_code);
-  add_search(program, exit_code);
-  add_model(program, exit_code);
-  add_plan(program, exit_code);
-  add_playground(program, exit_code);
-  add_tokenize(program, exit_code);
-  add_tokenizer(program, exit_code);
-  add_checkpoint(program, exit_code);
-  add_diagnose(program, exit_code);
-  add_env(program, exit_code);
-  add_launch(program, invocation, exit_code);
-  add_top(program, exit_code);
-  add_compare(program, exit_code);
-  add_completion(program, exit_code);
-  add_sweep(program, exit_code);
-  add_demo(program, exit_code);
-  add_reference(program, exit_code);
+  for (AddCommand* const add : kCommands) add(program, invocation, exit_code);
   add_training(program, invocation, exit_code);
   set_up_help(program, STDOUT_FILENO);
   // All errors end here as one line and an exit code: 2 for what the user wrote, 1 for what failed.

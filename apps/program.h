@@ -7,8 +7,6 @@
 // (`demo`, `sweep --train`) start the program again with run_this_program().
 
 #include <functional>
-#include <string>
-#include <vector>
 
 #include "commands.h"
 
@@ -31,11 +29,12 @@ struct CommandResult {
 /// the source tree. Throws ConfigError if it is missing.
 [[nodiscard]] std::string shipped_file(const std::string& name);
 
-/// Shipped files. All files of their kind have the same folder and ending.
+/// A shipped file of each kind, as an argument of shipped_names(). All files of a kind have the same folder and ending.
 inline constexpr const char* kAMachine = "machines/h100-80gb.json";
 inline constexpr const char* kARecipe = "recipes/gpt2.toml";
 inline constexpr const char* kARecord = "benchmarks/records/paper-d4-n4.json";
-/// Returns the names of all shipped files of a kind, sorted.
+/// Returns the names, without folder and ending, of all shipped files of the same kind as `any`, sorted. Throws as
+/// shipped_file() does.
 [[nodiscard]] std::vector<std::string> shipped_names(const std::string& any);
 
 /// Return the path of a machine profile (measured speeds of a machine), a recipe (a file of training flags) or a record
@@ -46,13 +45,10 @@ inline constexpr const char* kARecord = "benchmarks/records/paper-d4-n4.json";
 [[nodiscard]] std::string recipe_file(const std::string& word);
 [[nodiscard]] std::string record_file(const std::string& word);
 
-/// Adds the subcommands that need LibTorch, or only their names for the help.
-using AddTraining = std::function<void(CLI::App& program, const Invocation& invocation, int& exit_code)>;
-
 /// Runs the subcommand in `argv` and returns the exit code. Calls `add_training` after adding the subcommands that need
-/// no LibTorch. Some subcommands start rank processes. If `entry` is set, the launcher may fork them from this process,
-/// and they call `entry` as their main(); chimera_training_main() passes itself. Null: ranks start by exec
-/// (LaunchPlan::entry).
-int run_program(int argc, char** argv, const AddTraining& add_training, ProgramEntry entry = nullptr);
+/// no LibTorch: it adds the others, or only their names for the help. Some subcommands start rank processes. If `entry`
+/// is set, the launcher may fork them from this process, and they call `entry` as their main(); chimera_training_main()
+/// passes itself. Null: ranks start by exec (LaunchPlan::entry).
+int run_program(int argc, char** argv, AddCommand& add_training, ProgramEntry entry = nullptr);
 
 }  // namespace chimera::apps

@@ -2,11 +2,10 @@
 // completions and pages of the book, when the program is built. The command is hidden, because only the build and tests
 // need it. The flags are read from CLI11, so that help, man pages and completions cannot differ.
 
-#include <nlohmann/json.hpp>
-
 #include "build_information.h"
 #include "commands.h"
 #include "core/json.h"
+#include "core/mapped.h"
 #include "flags/outputs.h"
 #include "generate/registry.h"
 #include "help.h"
@@ -50,20 +49,17 @@ Json command_json(const CLI::App& app) {
   for (const CLI::Option* option : app.get_options()) {
     if (!option->get_group().empty()) flags.push_back(flag_json(app.get_name(), *option));  // not hidden
   }
-  Json inner = Json::array();
-  for (const CLI::App* one : app.get_subcommands([](const CLI::App* each) { return !each->get_group().empty(); })) {
-    inner.push_back(command_json(*one));
-  }
+  const auto inner = app.get_subcommands([](const CLI::App* each) { return !each->get_group().empty(); });
   return {{"name", full_command_name(app)},
           {"description", app.get_description()},
           {"footer", app.get_footer()},
           {"flags", flags},
-          {"subcommands", inner}};
+          {"subcommands", mapped(inner, [](const CLI::App* one) { return command_json(*one); })}};
 }
 
 }  // namespace
 
-void add_reference(CLI::App& program, int&) {
+void add_reference(CLI::App& program, const Invocation&, int&) {
   auto* command = program.add_subcommand(kReference, "Print all commands and flags as JSON");
   command->group("");  // hidden
   command->footer(

@@ -9,10 +9,6 @@
 //        |  launch()
 //        +--> rank processes -> run_on_model() --> RankFunction(rank, Gloo transport)
 
-#include <cstdint>
-#include <functional>
-#include <string>
-
 #include "commands.h"
 #include "transport/transport.h"
 
@@ -31,7 +27,7 @@ using RankFunction = std::function<void(RankId rank, Transport& transport)>;
 /// Calls `prepare` with the folder of the model, runs the function that it returns on all ranks, and returns the exit
 /// code of the process. `prepare` runs once in the launcher, before any rank starts, so that it can reject wrong flags,
 /// and again in each rank. If `model.from` contains several checkpoints, all ranks use the one that the launcher found.
-/// Throws Error.
+/// Throws the errors of `prepare`, and Error if the folder, a process or a transport fails.
 [[nodiscard]] int run_on_model(const ModelRunOptions& model, const Invocation& invocation,
                                const std::function<RankFunction(const std::string& folder)>& prepare);
 

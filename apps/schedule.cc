@@ -1,9 +1,8 @@
 #include <memory>
-#include <string>
 
 #include "answers/schedule_answer.h"
 #include "commands.h"
-#include "core/error.h"
+#include "core/reject.h"
 #include "flags/flag_door.h"
 #include "flags/outputs.h"
 #include "flags/shape.h"
@@ -17,7 +16,7 @@ namespace {
 
 struct ScheduleArguments {
   DrawRequest request;
-  PictureFlags pictures;
+  ColorChoice color = ColorChoice::Auto;
   Format format = Format::Text;
   bool communication = false;
   std::string output;
@@ -30,13 +29,13 @@ std::string print_schedule(ScheduleArguments& options) {
   // Files hold the schedule, pictures its slots.
   if (options.format == Format::Json) return to_json(drawing.schedules.front());
   if (options.format == Format::Csv) return schedule_csv(drawing.schedules.front(), options.communication);
-  if (options.format == Format::Text) return drawing_text(drawing, options.pictures.text_style(options.output));
+  if (options.format == Format::Text) return drawing_text(drawing, text_style(options.color, options.output));
   return draw_panels(options.format, figures(drawing));
 }
 
 }  // namespace
 
-void add_schedule(CLI::App& program, int&) {
+void add_schedule(CLI::App& program, const Invocation&, int&) {
   auto* command = program.add_subcommand("schedule", "Generate a schedule as a picture, JSON or CSV");
   command->footer(
       "Examples:\n"
@@ -59,14 +58,14 @@ void add_schedule(CLI::App& program, int&) {
   request.schedule.load = read_schedule;
   add_flags(*command, request);
   // Colors are of the output, so the request, which the playground has too, does not know them.
-  options->pictures.add_to(*command);
+  add_color(*command, options->color);
   add_format_and_output(*command, options->format,
                         {Format::Text, Format::Json, Format::Csv, Format::Svg, Format::Html, Format::Perfetto},
                         options->output);
   command->add_flag("--communication", options->communication, "include sends and receives, with --format csv");
   command->callback([options] {
     if (options->communication && options->format != Format::Csv) {
-      throw ConfigError("schedule: --communication goes with --format csv");
+      reject("schedule: --communication goes with --format csv");
     }
     check_format(options->format, options->request.schedule.with);
     write_output(options->output, print_schedule(*options));

@@ -1,10 +1,9 @@
-#include <fmt/format.h>
 
 #include <memory>
-#include <nlohmann/json.hpp>
 
 #include "commands.h"
 #include "core/json.h"
+#include "core/mapped.h"
 #include "flags/outputs.h"
 #include "generate/registry.h"
 #include "help.h"
@@ -12,12 +11,6 @@
 
 namespace chimera::apps {
 namespace {
-
-std::vector<std::string> flags_of(const Generator& generator) {
-  std::vector<std::string> flags;
-  for (const SupportedAxis& taken : generator.axes) flags.push_back(shape_axis(taken.axis).flag());
-  return flags;
-}
 
 std::string as_json() {
   nlohmann::ordered_json list = nlohmann::ordered_json::array();
@@ -29,7 +22,7 @@ std::string as_json() {
                     {"source", g.source},
                     {"rule", g.rule},
                     {"synchronous", g.synchronous},
-                    {"flags", flags_of(g)},
+                    {"flags", mapped(g.axes, [](const auto& taken) { return shape_axis(taken.axis).flag(); })},
                     {"figure", {{"stages", g.figure.stages}, {"micro_batches", g.figure.micro_batches}}}});
   }
   return json_report(list);
@@ -45,7 +38,7 @@ std::string as_table() {
 
 }  // namespace
 
-void add_schedules(CLI::App& program, int&) {
+void add_schedules(CLI::App& program, const Invocation&, int&) {
   auto* command = program.add_subcommand("schedules", "List all schedules with their constraints and closed forms");
   command->footer(
       "Examples:\n"

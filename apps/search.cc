@@ -1,18 +1,14 @@
 // `chimera search` improves schedules, on two kinds of problems: the one that flags describe, and with --record one
 // that a file holds together with the best schedule known for it. Only the second has a yes or no as its exit code.
 
-#include <fmt/format.h>
 #include <unistd.h>
-
-#include <memory>
-#include <string>
 
 #include "answers/record.h"
 #include "answers/search_answer.h"
 #include "commands.h"
 #include "core/console.h"
-#include "core/error.h"
 #include "core/files.h"
+#include "core/reject.h"
 #include "core/terminal.h"
 #include "flags/flag_door.h"
 #include "flags/outputs.h"
@@ -63,7 +59,7 @@ void require_only_search_flags(const CLI::App& command) {
   for (const CLI::Option* option : command.get_options()) {
     const std::string name = option->get_name();
     if (option->count() == 0 || std::ranges::count(allowed, name) > 0) continue;
-    throw ConfigError(fmt::format("search: --record has its own problem; leave out {}", name));
+    reject("search: --record has its own problem; leave out {}", name);
   }
 }
 
@@ -96,7 +92,7 @@ int try_record(const CLI::App& command, const SearchArguments& options) {
 
 }  // namespace
 
-void add_search(CLI::App& program, int& exit_code) {
+void add_search(CLI::App& program, const Invocation&, int& exit_code) {
   auto* command = program.add_subcommand("search", "Search for a fast schedule under a memory limit");
   command->footer(
       "Examples:\n"

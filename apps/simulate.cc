@@ -1,9 +1,8 @@
 #include <memory>
-#include <string>
 
 #include "answers/simulate_answer.h"
 #include "commands.h"
-#include "core/error.h"
+#include "core/reject.h"
 #include "flags/flag_door.h"
 #include "flags/outputs.h"
 #include "flags/shape.h"
@@ -16,26 +15,25 @@ namespace {
 
 struct SimulateArguments {
   SimulateRequest request;
-  PictureFlags pictures;
+  ColorChoice color = ColorChoice::Auto;
   Format format = Format::Text;
   std::string output;
 };
 
 std::string print_simulation(SimulateArguments& options) {
   ScheduleRequest& schedule = options.request.schedule;
-  if (schedule.name.empty() == schedule.file.empty())
-    throw ConfigError("simulate: give the NAME of a schedule, or --file FILE");
+  if (schedule.name.empty() == schedule.file.empty()) reject("simulate: give the NAME of a schedule, or --file FILE");
   take_file(schedule, "simulate: " + (schedule.name.empty() ? "--file" : schedule.name));
   const Simulation simulation = answer(options.request);
   print_notes(simulation.notes);
   if (options.format == Format::Json) return simulation_json(simulation);
-  if (options.format == Format::Text) return simulate_text(simulation, options.pictures.text_style(options.output));
+  if (options.format == Format::Text) return simulate_text(simulation, text_style(options.color, options.output));
   return draw_panels(options.format, simulation.panels);
 }
 
 }  // namespace
 
-void add_simulate(CLI::App& program, int&) {
+void add_simulate(CLI::App& program, const Invocation&, int&) {
   auto* command = program.add_subcommand("simulate", "Simulate a schedule: makespan, bubbles, activations in flight");
   command->footer(
       "Examples:\n"
@@ -60,7 +58,7 @@ void add_simulate(CLI::App& program, int&) {
   request.schedule.load = read_schedule;
   request.costs.refuses_unused = true;
   add_flags(*command, request);
-  options->pictures.add_to(*command);
+  add_color(*command, options->color);
   add_format_and_output(*command, options->format,
                         {Format::Text, Format::Json, Format::Svg, Format::Html, Format::Perfetto}, options->output);
   set_common_flags(*command, {"--file", "--stages", "--micro-batches", "--pipelines", "--chunks", "--forward",

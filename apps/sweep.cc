@@ -1,15 +1,9 @@
 // `chimera sweep`: one table from the simulator (answers/sweep_answer.h), to which --train adds what training each row
 // has measured (sweep_training.h). The chart and the table are made before anything is written.
 
-#include <fmt/format.h>
-
-#include <memory>
-
 #include "answers/sweep_answer.h"
-#include "answers/sweep_output.h"
 #include "commands.h"
 #include "core/console.h"
-#include "core/error.h"
 #include "core/files.h"
 #include "core/reject.h"
 #include "flags/flag_door.h"
@@ -54,18 +48,18 @@ void require_fitting_flags(const SweepArguments& options, const CLI::App& comman
     reject("--format {} goes without --train, whose table is CSV that a later sweep reads", chimera::to_text(format));
   }
   if (const auto& lists = options.request.costs.lists; !lists.empty()) {
-    throw ConfigError(fmt::format("--train measures the times of ops, so {} cannot be a list; leave it out",
-                                  Field{lists.front().column}.flag_name()));
+    reject("--train measures the times of ops, so {} cannot be a list; leave it out",
+           Field{lists.front().column}.flag_name());
   }
   if (options.request.pairs.choice != PairChoice::Own) {
-    throw ConfigError("--pairs is for the simulation only; leave it out with --train, which has --overlap-pairs");
+    reject("--pairs is for the simulation only; leave it out with --train, which has --overlap-pairs");
   }
 }
 
 std::string print_rows(const SweepResult& result, Format format) {
   print_notes(result.notes);
   if (format == Format::Text) return to_text(result);
-  for (const LeftOutSchedule& each : result.left_out) messages().write("chimera: " + to_text(each) + "\n");
+  for (const LeftOutSchedule& each : result.left_out) print_message(to_text(each));
   return format == Format::Json ? to_json_lines(result.rows) : to_csv(result.rows);
 }
 
@@ -96,7 +90,7 @@ void run(const SweepArguments& options, const CLI::App& command) {
 
 }  // namespace
 
-void add_sweep(CLI::App& program, int&) {
+void add_sweep(CLI::App& program, const Invocation&, int&) {
   auto* command = program.add_subcommand("sweep", "Rank schedules for given shapes, costs and limits: table and chart");
   command->footer(
       "Examples:\n"
@@ -131,15 +125,10 @@ void add_sweep(CLI::App& program, int&) {
   set_format_by_extension(*output, *options->format_option, options->format, formats);
   CLI::Option* chart = add_path(*command, "--chart", options->chart, "write a chart to this SVG file");
   add_output_checks(*command, {output, chart}, train);
-  command
-      ->add_option(
-          "--value", options->value,
-          "column on the y axis (default bubble_ratio; makespan with --pareto, tokens_per_second with --train)")
-      ->type_name("COLUMN");
-  command
-      ->add_option("--over", options->over,
-                   "column on the x axis (default micro_batches; peak_stage_units with --pareto)")
-      ->type_name("COLUMN");
+  add_string(*command, "--value", options->value, "COLUMN",
+             "column on the y axis (default bubble_ratio; makespan with --pareto, tokens_per_second with --train)");
+  add_string(*command, "--over", options->over, "COLUMN",
+             "column on the x axis (default micro_batches; peak_stage_units with --pareto)");
   set_common_flags(*command, {"--schedules", "--stages", "--micro-batches", "--chunks", "--forward", "--backward",
                               "--latency", "--costs", "--max-in-flight", "--train", "--output", "--format", "--chart"});
   command->callback([options, command] { run(*options, *command); });

@@ -4,18 +4,18 @@
 
 #include "sweep_training.h"
 
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <algorithm>
-#include <filesystem>
+#include <fstream>
 #include <iostream>
+#include <iterator>
 #include <map>
+#include <set>
 #include <sstream>
-#include <utility>
 
-#include "answers/sweep_output.h"
+#include "answers/sweep_answer.h"
 #include "core/console.h"
 #include "core/crc32c.h"
-#include "core/error.h"
 #include "core/files.h"
 #include "core/reject.h"
 #include "flags/shape.h"
@@ -47,7 +47,8 @@ std::string head_of(const SweepRow& row) {
 std::map<std::string, Cells> read_measured(const std::string& path, const SweepRow& like) {
   std::map<std::string, Cells> found;
   if (path.empty() || path == "-" || !std::filesystem::exists(path) || std::filesystem::is_empty(path)) return found;
-  std::istringstream lines(read_whole(path));
+  const std::string text = read_whole(path);
+  std::istringstream lines(text.substr(0, text.rfind('\n') + 1));  // The last line may be cut
   std::string line;
   std::getline(lines, line);
   if (line != head_of(like)) reject("--output {}: exists and is not a table of this sweep; give another file", path);
@@ -71,14 +72,40 @@ SweepCell measured_cell(const char* column, const std::string& text) {
   return cell;
 }
 
-/// Rows of another model, text or length must not be taken for those of this sweep.
-std::string run_of(const SweepTraining& training) {
+/// Returns sizes and hashes of a file, or of the files in a folder; empty if `path` is neither. Of a large file, only
+/// the beginning is hashed.
+std::string content_of(const std::string& path) {
+  if (is_file(path)) {
+    constexpr std::streamsize kHashedBytes = 16 << 20;
+    std::string head(kHashedBytes, '\0');
+    std::ifstream file(path, std::ios::binary);
+    file.read(head.data(), kHashedBytes);
+    head.resize(static_cast<std::size_t>(file.gcount()));
+    return fmt::format(" {} {:08x}", std::filesystem::file_size(path), crc32c(head));
+  }
+  std::set<std::string> files;  // A folder lists its files in any order
   std::error_code none;
-  std::string text = training.data;
-  const auto bytes = std::filesystem::file_size(training.data, none);
-  // The size stands for the content, which may be large. Another text of equal length under the same name passes.
-  if (!none) text += fmt::format(" {}", bytes);
-  for (const std::string& word : training.flags) text += " " + word;
+  for (const auto& entry : std::filesystem::directory_iterator(path, none))
+    if (is_file(entry.path())) files.insert(content_of(entry.path().string()));
+  return fmt::format("{}", fmt::join(files, ""));
+}
+
+/// Rows of another model, text, schedule or length must not be taken for those of this sweep.
+std::string run_of(const SweepTraining& training, const SweepRow& row) {
+  // Files of other flags may be outputs, which differ after each row.
+  const std::set<std::string> inputs = {"--config", "--data",     "--from",      "--model",
+                                        "--recipe", "--schedule", "--tokenizer", "--validation"};
+  std::istringstream data(training.data);  // A mixture is `0.7:a 0.3:b`
+  std::vector<std::string> words = {"--schedule", row.schedule(), "--data", training.data};
+  words.insert(words.end(), std::istream_iterator<std::string>(data), {});
+  words.insert(words.end(), training.flags.begin(), training.flags.end());
+  std::string text, flag;
+  for (const std::string& word : words) {
+    text += " " + word;
+    if (word.starts_with("--")) flag = word.substr(0, word.find('='));
+    const std::string name = word.substr(word.find_first_of("=:") + 1);
+    if (inputs.contains(flag)) text += content_of(name) + content_of(name + ".bin");
+  }
   return fmt::format("{:08x}", crc32c(text));
 }
 
@@ -107,7 +134,7 @@ Cells train_row(const SweepRow& row, const SweepTraining& training) {
   const RunResults figures = summarize_run(read_run(metrics));
   return {fmt::format("{:.10g}", figures.tokens_per_second), fmt::format("{:.10g}", figures.step_seconds),
           fmt::format("{:.0f}", figures.peak_memory_bytes), fmt::format("{:.10g}", figures.final_loss),
-          run_of(training)};
+          run_of(training, row)};
 }
 
 }  // namespace
@@ -117,13 +144,10 @@ std::vector<SweepRow> train_rows(std::vector<SweepRow> rows, const SweepTraining
   const auto before = read_measured(path, rows.front());
   for (const auto& [key, cells] : before) {
     // A row of another sweep would be lost when the file is replaced.
-    if (std::ranges::find(rows, key, key_of) != rows.end()) continue;
-    reject("--output {}: has the row {}... of another sweep; give another file", path, key);
-  }
-  for (const auto& [key, cells] : before) {
-    if (cells.back() == run_of(training)) continue;
-    throw ConfigError(
-        fmt::format("--output {}: its rows are of other data or flags of `train`; give another file", path));
+    const auto row = std::ranges::find(rows, key, key_of);
+    if (row == rows.end()) reject("--output {}: has the row {}... of another sweep; give another file", path, key);
+    if (cells.back() == run_of(training, *row)) continue;
+    reject("--output {}: its rows are of other data or flags of `train`; give another file", path);
   }
   const auto content = [&] { return std::filesystem::exists(path) ? read_whole(path) : ""; };
   const bool is_file =

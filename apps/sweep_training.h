@@ -5,9 +5,6 @@
 // table of --output. If the sweep is interrupted and started again, it takes the finished rows from this table and
 // trains only the others.
 
-#include <string>
-#include <vector>
-
 #include "answers/sweep_answer.h"
 
 namespace chimera::apps {

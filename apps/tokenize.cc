@@ -2,18 +2,14 @@
 #include "flags/outputs.h"
 #include "flags/values.h"
 
-#include <fmt/format.h>
-
 #include <iostream>
-#include <memory>
-#include <nlohmann/json.hpp>
 
 #include "commands.h"
 #include "core/cgroup.h"
 #include "core/console.h"
 #include "core/counted.h"
-#include "core/error.h"
 #include "core/json.h"
+#include "core/reject.h"
 #include "help.h"
 #include "progress_line.h"
 
@@ -82,15 +78,14 @@ void run(TokenizeFlags& flags) {
   const bool prints = options.output == "-";
   require_between("--workers", flags.workers, 0, kMaxWorkers);
   require_between("--save-every", flags.save_every, 1, 1'000'000);
-  if (prints && flags.format != Format::Text)
-    throw ConfigError("--format json needs standard output, as --output - does");
+  if (prints && flags.format != Format::Text) reject("--format json needs standard output, as --output - does");
   if (prints && flags.output_format->count() > 0) {
-    throw ConfigError("--output - prints ids as text; leave out --output-format, or name a file");
+    reject("--output - prints ids as text; leave out --output-format, or name a file");
   }
   if (prints && flags.save_every_option->count() > 0) {
-    throw ConfigError("--save-every: --output - saves no progress; leave it out, or name a file");
+    reject("--save-every: --output - saves no progress; leave it out, or name a file");
   }
-  if (prints && options.overwrite) throw ConfigError("--overwrite: --output - writes no file; leave it out");
+  if (prints && options.overwrite) reject("--overwrite: --output - writes no file; leave it out");
   options.inputs.all_jsonl = flags.field->count() > 0;
   options.workers = flags.workers == 0 ? available_cores() : static_cast<int>(flags.workers);
   // MiB to bytes.
@@ -116,7 +111,7 @@ void run(TokenizeFlags& flags) {
 
 }  // namespace
 
-void add_tokenize(CLI::App& program, int&) {
+void add_tokenize(CLI::App& program, const Invocation&, int&) {
   auto* command = program.add_subcommand("tokenize", "Convert text files to files of token ids");
   command->footer(
       "Examples:\n"
@@ -135,15 +130,10 @@ void add_tokenize(CLI::App& program, int&) {
   add_path(*command, "--tokenizer", options.tokenizer,
            "tokenizer.json, vocab.json or vocab.txt, a folder with one of them, or `bytes`")
       ->required();
-  flags->field = command
-                     ->add_option("--field", options.inputs.field,
-                                  "JSON field with the text; treats every FILE as JSONL (default text)")
-                     ->type_name("NAME");
-  command
-      ->add_option(
-          "--end-of-document", options.end_of_document,
-          "token at the end of each document, or none (default: the token of the tokenizer; none with --output -)")
-      ->type_name("TOKEN");
+  flags->field = add_string(*command, "--field", options.inputs.field, "NAME",
+                            "JSON field with the text; treats every FILE as JSONL (default text)");
+  add_string(*command, "--end-of-document", options.end_of_document, "TOKEN",
+             "token at the end of each document, or none (default: the token of the tokenizer; none with --output -)");
   add_choice(*command, "--invalid", options.invalid,
              "what to do with invalid UTF-8: an error, or replacement by U+FFFD (default refuse)");
   add_choice(*command, "--empty", options.empty,

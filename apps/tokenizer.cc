@@ -1,11 +1,9 @@
-#include <fmt/format.h>
 
 #include <memory>
 #include <set>
 
 #include "commands.h"
 #include "core/content.h"
-#include "core/error.h"
 #include "core/files.h"
 #include "core/reject.h"
 #include "flags/outputs.h"
@@ -33,8 +31,8 @@ void check(const TrainTokenizerOptions& options) {
   require_between("--min-frequency", options.training.min_frequency, 0, std::int64_t{1} << 40);
   std::set<std::string> seen;
   for (const std::string& token : options.training.special_tokens) {
-    if (token.empty()) throw ConfigError("--special: a token of no characters; give a text");
-    if (find_invalid_utf8(token)) throw ConfigError("--special: a token is not valid UTF-8");
+    if (token.empty()) reject("--special: a token of no characters; give a text");
+    if (find_invalid_utf8(token)) reject("--special: a token is not valid UTF-8");
     if (!seen.insert(token).second) reject("--special: '{}' is given twice", token);
   }
 }
@@ -52,7 +50,7 @@ std::string train_tokenizer(const TrainTokenizerOptions& options) {
     words.add(text);
   }
   // A tokenizer of bytes alone is `bytes`, so an empty text is an error of the user.
-  if (words.counts().empty()) throw ConfigError("the files have no text to learn from");
+  if (words.counts().empty()) reject("the files have no text to learn from");
   const TrainedBpe trained = train_bpe(words, options.training);
   // Not an error: a small text has few pairs, and its tokenizer works all the same.
   if (static_cast<std::int64_t>(trained.tokens.size()) < options.training.vocabulary) {
@@ -64,7 +62,7 @@ std::string train_tokenizer(const TrainTokenizerOptions& options) {
 
 }  // namespace
 
-void add_tokenizer(CLI::App& program, int&) {
+void add_tokenizer(CLI::App& program, const Invocation&, int&) {
   auto* command = program.add_subcommand("tokenizer", "Train a tokenizer on text");
   command->require_subcommand(1);
   command->footer(

@@ -1,15 +1,13 @@
-#include <fmt/format.h>
 #include <unistd.h>
 
 #include <atomic>
-#include <chrono>
 #include <csignal>
 #include <iostream>
 #include <memory>
 #include <thread>
 
 #include "commands.h"
-#include "core/error.h"
+#include "core/reject.h"
 #include "core/terminal.h"
 #include "flags/outputs.h"
 #include "flags/values.h"
@@ -60,7 +58,7 @@ void show_live(const TopArguments& options) {
 
 }  // namespace
 
-void add_top(CLI::App& program, int&) {
+void add_top(CLI::App& program, const Invocation&, int&) {
   auto* command = program.add_subcommand("top", "Watch a run: steps, loss, speed, waiting ranks, time left");
   command->footer(
       "Examples:\n"
@@ -82,7 +80,7 @@ void add_top(CLI::App& program, int&) {
   auto* format = add_format(*command, options->format, {Format::Text, Format::Json});
   command->callback([options, format, interval] {
     if ((options->once || format->count() > 0) && interval->count() > 0) {
-      throw ConfigError("--interval is for a view that updates; leave out --interval, or --once and --format");
+      reject("--interval is for a view that updates; leave out --interval, or --once and --format");
     }
     // In a pipe or a file, a view that overwrites itself would be a mess.
     const bool lives = !options->once && format->count() == 0 && supports_escapes(STDOUT_FILENO);

@@ -6,25 +6,17 @@
 #include <signal.h>
 #include <unistd.h>
 
-#include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <algorithm>
-#include <array>
-#include <chrono>
 #include <cmath>
-#include <filesystem>
-#include <memory>
-#include <optional>
-#include <string>
-#include <system_error>
-#include <utility>
+#include <string_view>
 
 #include "checkpoint/checkpoint_folder.h"
 #include "commands.h"
 #include "core/cgroup.h"
+#include "core/clock.h"
 #include "core/console.h"
 #include "core/counted.h"
-#include "core/error.h"
 #include "core/file_descriptor.h"
 #include "core/files.h"
 #include "core/json.h"
@@ -37,6 +29,7 @@
 #include "flags/shape.h"
 #include "flags/values.h"
 #include "generate/registry.h"
+#include "hugging_face/staged_folder.h"
 #include "launch/flight/diagnosis.h"
 #include "launch/hosts/remote_rank.h"
 #include "launch/hosts/run_layout.h"
@@ -106,11 +99,13 @@ std::shared_ptr<const Schedule> given_schedule(const TrainCommandLine& flags, co
 MachineProfile usual_gpus() { return read_machine(machine_file("h100-80gb")); }
 
 /// Sets the profile for partitions and the choice of a schedule.
-void set_profile(TrainOptions& options, const std::string& machine) {
+void set_profile(TrainOptions& options, const std::string& machine, const std::string& network) {
   ScheduleOptions& schedule = options.schedule;
   if (machine == "-" || (machine.empty() && !uses_gpu(options))) return;
   if (!machine.empty()) {
-    schedule.profile = std::make_shared<const MachineProfile>(read_machine(machine_file(machine)));
+    MachineProfile profile = read_machine(machine_file(machine));
+    if (!network.empty()) set_network(profile, network);
+    schedule.profile = std::make_shared<const MachineProfile>(std::move(profile));
     return;
   }
   try {
@@ -129,15 +124,13 @@ void set_micro_batches(TrainOptions& options, const TrainCommandLine& flags) {
   const std::int64_t group = options.parallel.data_parallel * options.data.micro_batch_size;
   const std::string unit = fmt::format("--data-parallel {} times --micro-batch-size {}", options.parallel.data_parallel,
                                        options.data.micro_batch_size);
-  if (all < 1 || group < 1 || all % group != 0)
-    throw ConfigError(fmt::format("--mini-batch {}: must be a multiple of {}", all, unit));
+  if (all < 1 || group < 1 || all % group != 0) reject("--mini-batch {}: must be a multiple of {}", all, unit);
   const std::int64_t given = options.schedule.given != nullptr
                                  ? std::llround(static_cast<double>(options.schedule.given->micro_batches) *
                                                 options.schedule.given->micro_batch_scale)
                                  : (flags.has("--micro-batches") ? options.schedule.shape.micro_batches : all / group);
   if (given * group != all)
-    throw ConfigError(
-        fmt::format("--mini-batch {}: {} micro-batches times {} are {}", all, given, unit, given * group));
+    reject("--mini-batch {}: {} micro-batches times {} are {}", all, given, unit, given * group);
   if (options.schedule.given == nullptr) options.schedule.shape.micro_batches = given;
 }
 
@@ -145,8 +138,8 @@ void set_micro_batches(TrainOptions& options, const TrainCommandLine& flags) {
 TrainOptions resolve(const TrainCommandLine& flags, const Invocation& invocation) {
   TrainOptions options = flags.options;
   if (!options.model.from.empty() && !flags.has("--model")) options.model.name.clear();
-  while (options.checkpoint.folder.size() > 1 && options.checkpoint.folder.ends_with('/')) {
-    options.checkpoint.folder.pop_back();
+  for (std::string* folder : {&options.checkpoint.folder, &options.exported.folder}) {
+    while (folder->size() > 1 && folder->ends_with('/')) folder->pop_back();
   }
   options.resume.is_checked = invocation.rank.has_value();
   options.checkpoint.keeps_last = flags.has("--keep");
@@ -160,9 +153,10 @@ TrainOptions resolve(const TrainCommandLine& flags, const Invocation& invocation
   }
   options.updates.usual_peak = !flags.has("--learning-rate");
   options.updates.usual_warmup = !flags.has("--warmup");
+  options.data.usual_sequence = !flags.has("--sequence");
   choose_usual_rates(options);
   options.output.files_read = {flags.config, flags.planner.machine};
-  set_profile(options, flags.planner.machine);
+  set_profile(options, flags.planner.machine, flags.planner.network);
   if (!uses_gpu(options) && !flags.planner.machine.empty() && flags.planner.machine != "-")  // Input is read only once
     options.planned.profile = machine_file(flags.planner.machine);
   options.planned.is_planned = flags.has("--plan") || flags.has(kPlannedStepFlag);
@@ -178,12 +172,12 @@ TrainOptions resolve(const TrainCommandLine& flags, const Invocation& invocation
   const PipelineShape defaults = options.schedule.shape;
   if (!flags.has("--schedule")) {
     options.schedule.name.clear();
-    options.schedule.shape_for = [shape = static_cast<const ShapeRequest&>(flags.shape)](const Generator& generator) {
+    options.schedule.shape_for = [shape = flags.shape](const Generator& generator) {
       return shape.shape_for(generator);
     };
   } else if (options.schedule.name == "none") {
     for (const AxisValues& axis : flags.shape.axes) {
-      if (axis.is_given()) throw ConfigError(fmt::format("{} does not apply to --schedule none", axis.axis->flag()));
+      if (axis.is_given()) reject("{} does not apply to --schedule none", axis.axis->flag());
     }
   } else {
     options.schedule.shape = flags.shape.shape_for(find_generator(options.schedule.name));
@@ -206,8 +200,7 @@ void merge_plan(CLI::App& command, const TrainCommandLine& flags) {
   }
   const TrainOptions& options = flags.options;
   PlanOptions restrictions{.schedules = {}, .may_shard = !flags.has("--shard-optimizer"), .top = 1};
-  if (names_schedule_file(options.schedule.name))
-    throw ConfigError("--plan auto chooses --schedule; give a name or nothing");
+  if (names_schedule_file(options.schedule.name)) reject("--plan auto chooses --schedule; give a name or nothing");
   if (flags.has("--schedule")) restrictions.schedules = {options.schedule.name};
   if (options.device.kind == DeviceKind::Cpu && options.numbers.reduction == ReductionOrder::Natural)
     restrictions.given.slices = {};
@@ -238,14 +231,15 @@ void require_effects(const TrainCommandLine& flags, const Invocation& invocation
 
 /// Sets the flags of the file. With fewer --steps than the file's, its warm-up and cooldown are shorter in proportion.
 void merge_file(CLI::App& command, TrainCommandLine& flags, bool reports) {
-  struct Part {
-    const char* flag;
-    bool is_typed;
-  };
-  const std::array parts = {Part{"--warmup", flags.has("--warmup")}, Part{"--cooldown", flags.has("--cooldown")}};
+  const std::array parts = {std::pair("--warmup", flags.has("--warmup")),
+                            std::pair("--cooldown", flags.has("--cooldown"))};
   const Words typed = command.get_option("--steps")->results();
   command.get_option("--steps")->clear();
+  // The batch on the command line replaces the file's, however either says it.
+  const bool gives_batch = flags.has("--mini-batch"), gives_micro_batches = flags.has("--micro-batches");
   merge_config(command, flags.config);
+  if (gives_batch && !gives_micro_batches) command.get_option("--micro-batches")->clear();
+  if (gives_micro_batches && !gives_batch) command.get_option("--mini-batch")->clear();
   const std::int64_t planned = flags.has("--steps") ? flags.options.updates.steps : 0;
   if (typed.empty()) return;
   set_flag(command, "steps", typed.back());
@@ -259,8 +253,8 @@ void merge_file(CLI::App& command, TrainCommandLine& flags, bool reports) {
     if (usual < 1) continue;
     set_flag(command, flag + 2, std::to_string(std::max<std::int64_t>(less, 1)));
     if (!reports) continue;
-    messages().write(fmt::format("chimera: {}: {} {} instead of {}, for {} of {} steps\n", flags.config, flag,
-                                 std::max<std::int64_t>(less, 1), usual, steps, planned));
+    print_message("{}: {} {} instead of {}, for {} of {} steps", flags.config, flag, std::max<std::int64_t>(less, 1),
+                  usual, steps, planned);
   }
 }
 
@@ -273,9 +267,10 @@ TrainOptions merged(CLI::App& command, TrainCommandLine& flags, const Invocation
     command.get_option("--config")->clear();  // ranks get the values of the file
   }
   require_effect(command, {"--workers"}, flags.has("--plan"), "--plan auto");
+  require_effect(command, {"--network"}, flags.has("--machine"), "--machine");
   require_effects(flags, invocation);
   if (!flags.dry_run && flags.has("--format")) {
-    throw ConfigError("--format is for --dry-run; --metrics writes JSON during training");
+    reject("--format is for --dry-run; --metrics writes JSON during training");
   }
   if (flags.plan == PlanChoice::Auto) merge_plan(command, flags);
   // Another launcher has to restart its ranks itself.
@@ -288,7 +283,8 @@ TrainOptions merged(CLI::App& command, TrainCommandLine& flags, const Invocation
 }
 
 MachineProfile machine_of(const Job& job, const std::string& machine) {
-  if (!machine.empty()) return read_machine(machine_file(machine));
+  const auto& profile = job.options.schedule.profile;
+  if (!machine.empty()) return profile != nullptr ? *profile : read_machine(machine_file(machine));
   if (!uses_gpu(job.options)) return assumed_machine(job, job.options);
   MachineProfile usual = usual_gpus();
   usual.name += ", assumed (--machine: another profile)";
@@ -299,7 +295,7 @@ MachineProfile machine_of(const Job& job, const std::string& machine) {
 void report_without_effect(const Job& job) {
   const TrainOptions& options = job.options;
   const auto report = [](bool is_idle, const char* flag, const char* reason) {
-    if (is_idle) messages().write(fmt::format("chimera: {} has no effect: {}\n", flag, reason));
+    if (is_idle) print_message("{} has no effect: {}", flag, reason);
   };
   const bool has_copies =
       std::ranges::any_of(job.run.rank_groups(), [](const auto& group) { return group.size() > 1; });
@@ -336,36 +332,44 @@ void set_usual_flags(CLI::App& command, const Job& job) {
     if (o.schedule.name != "none" && command.count("--mini-batch") == 0) set("micro-batches", std::to_string(n));
   }
   for (const Option& option : declared_values(o)) {
-    if (!option.is_resolved) continue;
-    set(option.flag + 2, option.text());
+    if (option.has(kResolved)) set(option.flag + 2, option.text());
   }
+}
+
+/// Sets what --resume has settled: ranks use the same checkpoint, and replacements of lost ranks read none.
+void set_settled_flags(CLI::App& command, const Job& job) {
+  for (const Option& option : declared_values(job.options)) {
+    if (option.has(kSettled)) set_flag(command, option.flag + 2, option.text());
+  }
+  if (job.replaces_outputs()) set_flag(command, "overwrite", "true");
 }
 
 /// Writes the flags beside the metrics: metrics.jsonl has resolved.toml, x.jsonl has x.resolved.toml. An error must not
 /// end the run.
 void write_resolved(const CLI::App& command, const std::string& metrics) {
   const std::filesystem::path file(metrics);
-  std::error_code none;
-  if (metrics.empty() || (std::filesystem::exists(file, none) && !std::filesystem::is_regular_file(file, none))) return;
+  if (metrics.empty() || (path_exists(file) && !is_file(file))) return;
   const std::string stem = file.stem() == "metrics" ? "" : file.stem().string() + ".";
   try {
     write_whole((file.parent_path() / (stem + "resolved.toml")).string(),
                 "# The flags of the last run; chimera train --config THIS repeats it\n" + to_toml(command));
   } catch (const ConfigError& error) {
-    messages().write(fmt::format("chimera: {}\n", error.what()));
+    print_message("{}", error.what());
   }
 }
 
-ExitCode print_dry_run(CLI::App& command, const TrainOptions& options, const TrainCommandLine& flags) {
+ExitCode print_dry_run(CLI::App& command, TrainOptions options, const TrainCommandLine& flags) {
+  take_saved_rates(options);
   Job job = partition_job(choose_schedule(options));
   report_without_effect(job);
   // A run whose first checkpoint does not fit on the disk would fail at its end.
   require_space(job.model, job.options, 0);
   if (job.options.recovery.outlives_ranks()) static_cast<void>(spare_patience(job));  // For its errors
   if (uses_gpu(job.options)) lower_programs(job);
-  const std::optional<GpuResources> gpus = gpu_resources(job);
+  const std::optional<GpuResources> gpus = gpu_resources(job, job.options);
   Forecast expected = forecast(job, machine_of(job, flags.planner.machine));
   expected.shares_memory = flags.planner.machine.empty() && !uses_gpu(options);
+  if (options.memory.gib > 0 && !expected.shares_memory) expected.memory_bytes = options.memory.gib * kGiB;
   set_usual_flags(command, job);
   if (flags.format == Format::Json) {
     write_output("", dry_run_json(job, expected, gpus));
@@ -373,19 +377,14 @@ ExitCode print_dry_run(CLI::App& command, const TrainOptions& options, const Tra
     write_output("", dry_run_text(job, expected, gpus), flags.format);
     write_output("", "\nflags, as in a file of --config:\n" + to_toml(command));  // To be copied
   }
+  if (flags.planner.machine.empty() && !uses_gpu(options)) require_memory(job);  // As the run itself does
   if (expected.fits() || options.memory.ignores) return ExitCode::Success;
-  messages().write(fmt::format(
-      "chimera: DOES NOT FIT: a rank needs {} and has {}; use more --stages, a smaller --micro-batch-size or "
-      "--recompute full, or give another machine with --machine\n",
+  print_message(
+      "DOES NOT FIT: a rank needs {} and has {}; use more --stages, a smaller --micro-batch-size or "
+      "--recompute full, or give another machine with --machine",
       bytes_text(expected.shares_memory ? expected.mean_bytes() : expected.peak_bytes()),
-      bytes_text(expected.memory_bytes)));
+      bytes_text(expected.memory_bytes));
   return ExitCode::Usage;
-}
-
-Words rank_words(const CLI::App& command) {
-  Words words = given_arguments(command);
-  words.insert(words.begin(), kTrain.name);
-  return words;
 }
 
 void report_threads(const Job& job) {
@@ -395,22 +394,40 @@ void report_threads(const Job& job) {
   if (usual == nullptr || job.options.device.threads > 0 || std::getenv("TORCHELASTIC_RUN_ID") != nullptr) return;
   // LibTorch would obey this variable, but each rank sets its own number.
   if (const int threads = intra_op_threads(job.options, job.local_ranks()); std::to_string(threads) != usual) {
-    messages().write(
-        fmt::format("chimera: OMP_NUM_THREADS={} has no effect; each rank has {}, and --threads changes that\n", usual,
-                    counted(threads, "thread")));
+    print_message("OMP_NUM_THREADS={} has no effect; each rank has {}, and --threads changes that", usual,
+                  counted(threads, "thread"));
   }
 }
 
-void end_on_signal(int signal) { ::_exit(128 + signal); }
+constexpr std::string_view kNotKept =
+    "chimera: the model is not kept: --export writes it after the last step only, and there was no --checkpoint\n";
+
+bool keeps_only_at_end(const Job& job) {
+  return job.options.checkpoint.folder.empty() && !job.options.exported.folder.empty();
+}
+
+// Read by end_on_signal(), because a handler of signals has no arguments of its own
+std::string new_export;       // Folder of --export; empty: none, or it existed before
+std::string_view last_words;  // Written at the end; empty: nothing would be lost
+
+void end_on_signal(int signal) {
+  // Batch systems send these two to ask for a save.
+  const bool asks = last_words.empty() && (signal == SIGUSR1 || signal == SIGUSR2);
+  const std::string_view words =
+      asks ? "chimera: ended by a signal; nothing is saved without --checkpoint\n" : last_words;
+  static_cast<void>(!::write(STDERR_FILENO, words.data(), words.size()));
+  ::rmdir(new_export.c_str());  // Only if it is empty
+  ::_exit(128 + signal);
+}
 
 /// Metrics are complete lines, so a run in one process may end immediately, unless it saves.
 void end_cleanly_on_signals(const Job& job) {
+  if (keeps_only_at_end(job)) last_words = kNotKept;
   ::signal(SIGINT, end_on_signal);
-  if (job.options.checkpoint.folder.empty()) ::signal(SIGTERM, end_on_signal);
-}
-
-std::chrono::milliseconds milliseconds(double seconds) {
-  return std::chrono::ceil<std::chrono::milliseconds>(std::chrono::duration<double>(seconds));
+  if (!job.options.checkpoint.folder.empty()) return;
+  for (const int number : kSavingSignals) {
+    if (::signal(number, end_on_signal) == SIG_IGN) ::signal(number, SIG_IGN);  // nohup
+  }
 }
 
 int run_placed(const Job& job, const RankPlace& place, const std::string& interface) {
@@ -424,16 +441,17 @@ int run_placed(const Job& job, const RankPlace& place, const std::string& interf
         to_text(place.launcher), place.world_size,
         has_processes ? fmt::format("{} ranks", job.num_ranks()) : "one process", has_processes ? job.num_ranks() : 1);
   }
-  require_descriptors(descriptors_needed(job), fmt::format("{} ranks", job.num_ranks()), "use fewer ranks");
+  require_descriptors(descriptors_needed(job, job.options), fmt::format("{} ranks", job.num_ranks()),
+                      "use fewer ranks");
   require_group_on_one_host(place, static_cast<int>(job.options.parallel.tensor_parallel));
   if (place.rank == 0) output().write(describe(job));
   RankEnvironment rank = join_external_launcher(place);
   if (!interface.empty()) rank.rendezvous.interface = interface;
   if (rank.rendezvous.listens && rank.rendezvous.secret.empty()) {
-    messages().write(
-        fmt::format("chimera: the rendezvous server at {}:{} has no secret: any process that reaches it can join; give "
-                    "all ranks one CHIMERA_SECRET, or a CHIMERA_SECRET_FILE\n",
-                    rank.rendezvous.host, rank.rendezvous.port));
+    print_message(
+        "the rendezvous server at {}:{} has no secret: any process that reaches it can join; give "
+        "all ranks one CHIMERA_SECRET, or a CHIMERA_SECRET_FILE",
+        rank.rendezvous.host, rank.rendezvous.port);
   }
   return run_rank(job, std::move(rank));
 }
@@ -474,16 +492,21 @@ RankGroups second_shards(const Job& job) {
 int run(const Job& job, const std::vector<std::string>& arguments, ProgramEntry entry,
         const std::optional<RemoteJob>& remote) {
   const bool has_twins = job.options.recovery.outlives_ranks();
-  require_descriptors(descriptors_needed(job), fmt::format("{} ranks", job.num_ranks()), "use fewer ranks");
+  require_descriptors(descriptors_needed(job, job.options), fmt::format("{} ranks", job.num_ranks()),
+                      "use fewer ranks");
   // A new run in an old folder must not leave out the steps that an earlier run excluded.
-  if (job.first_step == 0 && !job.options.checkpoint.folder.empty()) forget_left_out(job.options.checkpoint.folder);
+  if (job.first_step == 0 && !job.options.checkpoint.folder.empty()) {
+    forget_left_out(job.options.checkpoint.folder);
+    save_order(job.options.checkpoint.folder, {});  // Forgets that of an earlier run
+  }
   // Written and drained before ranks start, so that their messages follow the description.
   ::signal(SIGPIPE, SIG_IGN);  // a run continues without a reader of its output
+  if (!remote && !path_exists(job.options.exported.folder)) new_export = job.options.exported.folder;
   output().write(describe(job));
   output().drain(kDrainAfterFailure);
   if (output().error() != 0) finish_output(kDrainAfterFailure);
   if (remote && job.options.device.transport == TransportKind::Threads) {
-    throw ConfigError("--transport threads: `chimera launch` starts a process for each rank; leave it out");
+    reject("--transport threads: `chimera launch` starts a process for each rank; leave it out");
   }
   if (!remote && (job.num_ranks() == 1 || job.options.device.transport == TransportKind::Threads)) {
     // There are no other processes to end.
@@ -495,18 +518,15 @@ int run(const Job& job, const std::vector<std::string>& arguments, ProgramEntry 
       .arguments = arguments,
       .input = job.options.schedule.given == nullptr ? "" : to_json(*job.options.schedule.given),
       .entry = uses_gpu(job.options) ? nullptr : entry,
-      .hang = milliseconds(job.options.recovery.hang_seconds),
-      .hang_at_start = milliseconds(job.options.recovery.hang_seconds_at_start()),
+      .hang = to_milliseconds(job.options.recovery.hang_seconds),
+      .hang_at_start = to_milliseconds(job.options.recovery.hang_seconds_at_start()),
       // On GPUs a new process takes as long as at the start: it loads libraries and connects.
-      .hang_after_loss = milliseconds(uses_gpu(job.options) ? job.options.recovery.hang_seconds_at_start() : 0),
+      .hang_after_loss = to_milliseconds(uses_gpu(job.options) ? job.options.recovery.hang_seconds_at_start() : 0),
       .waits_idle = !uses_gpu(job.options),
       .records_steps = job.options.numbers.cuda_graphs,
       .saves = !job.options.checkpoint.folder.empty(),
       .most_restarts = static_cast<int>(job.options.recovery.max_restarts),
-      .next_start =
-          [&job](std::int64_t failed_step) {
-            return next_start(job.options.checkpoint.folder, job.first_step, failed_step);
-          },
+      .next_start = [&job](std::int64_t failed_step) { return next_start(job, failed_step); },
       .most_recoveries = has_twins ? static_cast<int>(job.options.recovery.max_recoveries) : 0,
       .copies = job.ranks().in_lanes(job.run.rank_groups()),
       .copies_of_group = job.options.parallel.tensor_parallel,
@@ -572,16 +592,14 @@ void add_train(CLI::App& program, const Invocation& invocation, int& exit_code) 
       options.device.local_ranks = place->local_size;
       assign_gpu(options, place->local_rank, place->local_size);
     }
-    const Job job = prepare_job(choose_schedule(options));
+    const Job job = in_chosen_order(prepare_job(choose_schedule(options)));
     if (job.options.output.reports) {
       report_threads(job);
       report_without_effect(job);
     }
     if (!invocation.rank) set_usual_flags(*command, job);
     if (job.options.output.reports) write_resolved(*command, job.options.output.metrics);
-    if (!options.resume.from.empty()) {  // ranks use the same checkpoint
-      set_flag(*command, "resume", job.options.resume.from);
-    }
+    if (!options.resume.from.empty()) set_settled_flags(*command, job);
     if (invocation.rank) {
       RankEnvironment rank = *invocation.rank;
       if (rank.remote) require_group_on_one_host(*rank.remote, static_cast<int>(job.options.parallel.tensor_parallel));
@@ -590,11 +608,22 @@ void add_train(CLI::App& program, const Invocation& invocation, int& exit_code) 
     } else if (invocation.place) {
       exit_code = run_placed(job, *invocation.place, flags->interface);
     } else {
-      exit_code = run(job, rank_words(*command), invocation.entry, remote);
-      if (exit_code == static_cast<int>(ExitCode::No)) {
-        messages().write(way_to_continue(job, remote ? remote->typed : invocation.arguments));
-        messages().drain(kDrainAfterFailure);
+      Words words = given_arguments(*command);
+      words.insert(words.begin(), kTrain.name);
+      exit_code = run(job, words, invocation.entry, remote);
+      if (exit_code == 0) return;
+      const bool has_failed = exit_code == static_cast<int>(ExitCode::No);
+      if (!new_export.empty()) {
+        remove_unfinished(new_export);
+        ::rmdir(new_export.c_str());
       }
+      // The export may be complete, or a rank may have saved the model and said where.
+      const std::string& exported = job.options.exported.folder;
+      const bool is_kept = path_exists(exported + "/config.json") || path_exists(exported + ".checkpoint");
+      if ((has_failed || exit_code > 128) && keeps_only_at_end(job) && !is_kept)
+        messages().write(std::string(kNotKept));
+      if (has_failed) messages().write(way_to_continue(job, remote ? remote->typed : invocation.arguments));
+      messages().drain(kDrainAfterFailure);
     }
   });
 }

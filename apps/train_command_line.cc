@@ -1,12 +1,10 @@
 #include "train_command_line.h"
 
-#include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <iostream>
 
-#include "core/error.h"
 #include "core/reject.h"
-#include "flags/model.h"
+#include "flags/flag_door.h"
 #include "flags/outputs.h"
 #include "flags/plan.h"
 #include "flags/values.h"
@@ -43,6 +41,9 @@ void add_planning(CLI::App& app, TrainCommandLine& flags) {
   add_path(app, "--machine", flags.planner.machine,
            "machine profile for --plan auto, --dry-run, --partition auto and the MFU of a run on CPUs: a file of "
            "`chimera profile`, or a shipped one such as h100-80gb");
+  add_text(
+      app, "--network", [&flags](const std::string& rate) { flags.planner.network = rate; }, "RATE",
+      "rate between nodes in place of that of --machine, as for `chimera plan`");
   add_count(app, "--workers", flags.planner.workers, "total number of workers (P = W x T x D), for --plan auto");
   add_count(app, "--mini-batch", flags.planner.mini_batch,
             "sequences per step over all workers: gives N = this / (W b), or is for --plan auto");
@@ -62,31 +63,30 @@ void add_shape(CLI::App& command, TrainCommandLine& flags) {
   std::vector<std::string> schedules = schedule_names();
   schedules.emplace_back("none");
   complete_names(command.get_option("--schedule"), std::move(schedules));
-  flags.shape.add_to(command);
-  flags.shape.stages->description("number of workers of one pipeline (D; default 4)");
-  flags.shape.micro_batches->description(
-      "micro-batches per step and data-parallel group, over all directions (N; default D)");
+  apps::add_flags(command, flags.shape);
+  command.get_option("--stages")->description("number of workers of one pipeline (D; default 4)");
+  command.get_option("--micro-batches")
+      ->description("micro-batches per step and data-parallel group, over all directions (N; default D)");
 }
 
 /// Adds the flags that follow `flag` in --help and that the table of options does not have.
 void add_after(std::string_view flag, CLI::App& app, TrainCommandLine& flags) {
   TrainOptions& o = flags.options;
+  FlagDoor door(app);
   if (flag == "--model") complete_names(app.get_option("--model"), preset_names());
-  if (flag == "--from") add_model_fields(app, o.model.overrides);
+  if (flag == "--from") visit_overrides(door, o.model.overrides);
   if (flag == "--schedule") add_shape(app, flags);
   if (flag == "--reduction-blocks") {
     begin_group(app, heading::kMemory);
-    add_stage_choices(app, o.memory.recompute, o.memory.offload, "none");
+    visit_stage_choices(door, o.memory.recompute, o.memory.offload, "none");
   }
   if (flag == "--shard-optimizer") {
     add_planning(app, flags);
     add_running(app, flags);
   }
   if (flag == "--rendezvous-seconds") {
-    app.add_option(
-           "--interface", flags.interface,
-           "network interface between hosts, such as eth0 (default: GLOO_SOCKET_IFNAME, else the route to rank 0)")
-        ->type_name("NAME");
+    add_string(app, "--interface", flags.interface, "NAME",
+               "network interface between hosts, such as eth0 (default: GLOO_SOCKET_IFNAME, else the route to rank 0)");
   }
 }
 
@@ -94,6 +94,7 @@ void add_after(std::string_view flag, CLI::App& app, TrainCommandLine& flags) {
 
 void TrainCommandLine::add_to(CLI::App& app) {
   command = &app;
+  use_files(planner);
   app.add_flag("--list-combinations", lists_combinations)->group("");  // hidden: tools/print_combinations_page
   for (const Option& option : declare_options(options)) {
     add_declared(app, option);
@@ -122,7 +123,7 @@ void TrainCommandLine::check_flags() const {
 }
 
 std::vector<TrainFlag> TrainCommandLine::planned_flags(PlanOptions restrictions) const {
-  PlanFlags problem_flags = planner;
+  ProblemRequest problem_flags = planner;
   problem_flags.model = options.model.from.empty() ? options.model.name : options.model.from;
   problem_flags.fields = options.model.overrides;
   problem_flags.memory = options.memory.gib;

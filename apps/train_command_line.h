@@ -6,13 +6,8 @@
 // launcher passes the final values to the rank processes as a command line.
 
 #include <CLI/CLI.hpp>
-#include <cstdint>
-#include <string>
-#include <vector>
-
 #include "flags/outputs.h"
 #include "flags/plan.h"
-#include "flags/shape.h"
 #include "plan/plan.h"
 #include "plan/train_flags.h"
 #include "train/setup/options.h"
@@ -27,19 +22,18 @@ enum class PlanChoice : std::uint8_t { None, Auto };
 }  // namespace apps
 
 template <>
-inline constexpr auto kNames<apps::PlanChoice> =
-    std::to_array<Named<apps::PlanChoice>>({{apps::PlanChoice::None, "none"}, {apps::PlanChoice::Auto, "auto"}});
+inline constexpr auto kNames<apps::PlanChoice> = in_order<apps::PlanChoice>("none", "auto");
 
 namespace apps {
 
 /// The flags and their values.
 struct TrainCommandLine {
   TrainOptions options;
-  ShapeFlags shape;
+  ShapeRequest shape;
   PlanChoice plan = PlanChoice::None;
-  PlanFlags planner;      // for --plan auto: machine, workers and mini-batch; planned_flags() sets the rest
-  std::string config;     // path of a TOML file of flags
-  std::string interface;  // network interface between hosts; empty: the interface of the route to rank 0
+  ProblemRequest planner;  // for --plan auto: machine, workers and mini-batch; planned_flags() sets the rest
+  std::string config;      // path of a TOML file of flags
+  std::string interface;   // network interface between hosts; empty: the interface of the route to rank 0
   bool dry_run = false;
   bool lists_combinations = false;
   Format format = Format::Text;       // output format of a dry run
@@ -53,7 +47,7 @@ struct TrainCommandLine {
   void check_flags() const;
   /// For --plan auto: finds the plan that make_plan() (plan/plan.h) predicts to be fastest among those that
   /// `restrictions` allow; if their list of T is empty, it is usual_tensor_parallel(). Prints it to standard error, and
-  /// returns it as flags of `chimera train`. Throws ConfigError as PlanFlags::problem() and make_plan() do.
+  /// returns it as flags of `chimera train`. Throws ConfigError as ProblemRequest::problem() and make_plan() do.
   [[nodiscard]] std::vector<TrainFlag> planned_flags(PlanOptions restrictions) const;
 };
 

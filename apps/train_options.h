@@ -5,9 +5,6 @@
 // run starts. `chimera bench --export` starts no run: it writes the data and weights that train_options() describes for
 // other programs.
 
-#include <string>
-#include <vector>
-
 #include "bench/contest.h"
 #include "train/setup/options.h"
 

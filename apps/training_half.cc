@@ -11,8 +11,7 @@
 #include <filesystem>
 #include <iostream>
 
-#include "commands.h"
-#include "launch/local/launcher.h"
+#include "launch/local/launch_plan.h"
 #include "launch/local/process.h"
 
 namespace chimera::apps {
@@ -60,7 +59,7 @@ bool needs_training_half(const std::vector<std::string>& arguments) {
   return arguments.front() == "plan" && std::ranges::any_of(arguments, is_run);
 }
 
-void list_training_commands(CLI::App& program) {
+void list_training_commands(CLI::App& program, const Invocation&, int&) {
   for (const CommandName& command : kTrainingCommands) program.add_subcommand(command.name, command.description);
 }
 

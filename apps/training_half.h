@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "commands.h"
+
 namespace chimera::apps {
 
 /// Returns whether a command line needs LibTorch: kTrainingCommands (commands.h), `plan --run`, and `reference`.
@@ -16,7 +18,7 @@ namespace chimera::apps {
 
 /// Adds kTrainingCommands by name and description only, so that `chimera --help` and suggestions for misspelled
 /// commands list them.
-void list_training_commands(CLI::App& program);
+AddCommand list_training_commands;
 
 /// Runs the command line in libchimera_training.so. Returns the exit code, or 1 after a message if the library cannot
 /// be loaded.

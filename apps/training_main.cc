@@ -7,12 +7,8 @@ namespace chimera::apps {
 namespace {
 
 void add_training(CLI::App& program, const Invocation& invocation, int& exit_code) {
-  add_train(program, invocation, exit_code);
-  add_profile(program, invocation, exit_code);
-  add_bench(program, exit_code);
-  add_export(program, invocation, exit_code);
-  add_evaluate(program, invocation, exit_code);
-  add_generate(program, invocation, exit_code);
+  for (AddCommand* const add : {add_train, add_profile, add_bench, add_export, add_evaluate, add_generate})
+    add(program, invocation, exit_code);
 }
 
 }  // namespace

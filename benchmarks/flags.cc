@@ -140,8 +140,10 @@ void measure_rank(const Options& options, const RankEnvironment& rank) {
   auto all = contenders(options, RankId(rank.rank), *transport);
   measure(all, *transport, options.rounds);
   for (const Contender& one : all) {
-    const double bytes = largest(static_cast<double>(one.trainer->model().optimizer().state_bytes()), rank.rank,
-                                 rank.world_size, *transport);
+    double own = 0;
+    for (const OptimizerTensor& tensor : one.trainer->model().optimizer().state())
+      own += static_cast<double>(tensor.value.nbytes());
+    const double bytes = largest(own, rank.rank, rank.world_size, *transport);
     if (rank.rank == 0) print_row(options, one, all.front(), bytes);
   }
 }

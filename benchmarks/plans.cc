@@ -108,7 +108,7 @@ TrainOptions train_options(const Options& options, const Problem& problem, const
   train.data.micro_batch_size = candidate.micro_batch_size;
   train.data.sequence = problem.sequence;
   train.schedule.partition = candidate.partition;
-  train.memory.recompute = stage_choice(candidate.recompute, num_stages(candidate));
+  train.memory.recompute = recompute_choice(candidate);
   train.device.threads = 1;
   train.updates.steps = 1'000'000;  // of the learning-rate schedule
   return train;

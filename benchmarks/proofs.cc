@@ -9,7 +9,7 @@
 
 #include "bench/machine_line.h"
 #include "core/random.h"
-#include "search/limits.h"
+#include "search/instance.h"
 #include "search/list_scheduling.h"
 #include "search/search.h"
 

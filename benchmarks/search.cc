@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "bench/machine_line.h"
-#include "search/limits.h"
+#include "search/instance.h"
 #include "search/list_scheduling.h"
 
 namespace chimera::benchmarks {

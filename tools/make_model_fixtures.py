@@ -21,8 +21,8 @@ import hugging_face  # noqa: E402
 
 FIXTURES = ROOT / "tests" / "model" / "fixtures"
 # All sizes differ, so that no two can be confused.
-SIZES = dict(layers=2, hidden=16, heads=2, feed_forward=40, vocabulary=64, positions=12)
-LLAMA = dict(family="llama", layers=2, hidden=12, heads=4, feed_forward=20, vocabulary=37, positions=16, tied=False,
+SIZES = dict(layers=2, hidden=8, heads=2, feed_forward=20, vocabulary=23, positions=9)
+LLAMA = dict(family="llama", layers=2, hidden=8, heads=4, feed_forward=10, vocabulary=19, positions=16, tied=False,
              norm_epsilon=1e-5, key_value_heads=2, head_size=6, rope_theta=100.0, attention_bias="none",
              query_key_norm=False)
 LLAMA3 = dict(type="llama3", factor=8.0, low_frequency_factor=0.2, high_frequency_factor=0.6, original_positions=6)

@@ -4,15 +4,12 @@
 
 #include "flags/config_file.h"
 
-#include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <toml++/toml.h>
 
 #include <algorithm>
+#include <array>
 #include <iterator>
-#include <nlohmann/json.hpp>
-#include <optional>
-#include <string_view>
 
 #include "core/choices.h"
 #include "core/files.h"
@@ -63,97 +60,57 @@ std::optional<std::string> value_of(const std::string& key, const toml::node& no
   if (const toml::array* list = node.as_array(); list != nullptr && !list->empty()) {
     std::vector<std::string> values;
     for (const toml::node& each : *list) {
-      if (each.is_array()) throw ConfigError(fmt::format("{}: '{}' has a list in a list", at, key));
+      if (each.is_array()) reject("{}: '{}' has a list in a list", at, key);
       // value_of() returns nullopt for false, which in a list is an ordinary value.
       values.push_back(value_of(key, each, option, at).value_or("false"));
     }
     // The flag's own parser splits the text again, so that a list has the same errors as on the command line.
     return fmt::format("{}", fmt::join(values, separator_of(option)));
   }
-  throw ConfigError(fmt::format("{}: '{}' must be a string, a number, true or false, or a list of them", at, key));
+  reject("{}: '{}' must be a string, a number, true or false, or a list of them", at, key);
 }
 
-struct OtherName {
-  std::string_view name;
-  std::vector<std::string> flags;  // ours with this meaning, in some command
-};
-
-// Names in transformers, PyTorch, Megatron-LM, DeepSpeed, nanoGPT and llm.c.
-const std::vector<OtherName>& other_names() {
-  static const std::vector<OtherName> names = {
-      {"lr", {"learning-rate"}},
-      {"lr-scheduler-type", {"learning-rate-shape"}},
-      {"min-lr", {"min-learning-rate"}},
-      {"warmup-steps", {"warmup"}},
-      {"lr-warmup-steps", {"warmup"}},
-      {"max-grad-norm", {"clip"}},
-      {"grad-clip", {"clip"}},
-      {"clip-grad", {"clip"}},
-      {"batch-size", {"micro-batch-size", "micro-batches", "mini-batch"}},
-      {"per-device-train-batch-size", {"micro-batch-size"}},
-      {"global-batch-size", {"micro-batches", "mini-batch"}},
-      {"gradient-accumulation-steps", {"micro-batches"}},
-      {"num-microbatches", {"micro-batches"}},
-      {"epochs", {"steps"}},
-      {"max-steps", {"steps"}},
-      {"train-iters", {"steps"}},
-      {"iters", {"steps"}},
-      {"seq-len", {"sequence"}},
-      {"seq-length", {"sequence"}},
-      {"sequence-length", {"sequence"}},
-      {"context", {"sequence"}},
-      {"block-size", {"sequence"}},
-      {"gpus", {"workers", "stages", "data-parallel"}},
-      {"num-gpus", {"workers", "stages", "data-parallel"}},
-      {"nproc-per-node", {"workers", "stages", "data-parallel"}},
-      {"world-size", {"workers", "stages", "data-parallel"}},
-      {"dp", {"data-parallel"}},
-      {"data-parallel-size", {"data-parallel"}},
-      {"pp", {"stages"}},
-      {"pipeline-parallel-size", {"stages"}},
-      {"pipeline-model-parallel-size", {"stages"}},
-      {"depth", {"stages"}},
-      {"tp", {"tensor-parallel"}},
-      {"tensor-model-parallel-size", {"tensor-parallel"}},
-      {"virtual-stages", {"chunks"}},
-      {"bf16", {"dtype"}},
-      {"fp16", {"dtype"}},
-      {"fp32", {"dtype"}},
-      {"precision", {"dtype"}},
-      {"cuda", {"device"}},
-      {"gpu", {"device"}},
-      {"gradient-checkpointing", {"recompute"}},
-      {"activation-checkpointing", {"recompute"}},
-      {"zero", {"shard-optimizer"}},
-      {"use-distributed-optimizer", {"shard-optimizer"}},
-      {"dataset", {"data"}},
-      {"data-path", {"data"}},
-      {"save", {"checkpoint"}},
-      {"save-dir", {"checkpoint"}},
-      {"output-dir", {"checkpoint", "output"}},
-      {"save-steps", {"save-every"}},
-      {"save-interval", {"save-every"}},
-      {"load", {"resume", "from"}},
-      {"eval-interval", {"validate-every"}},
-      {"eval-steps", {"validate-every"}},
-      {"model-path", {"from", "model"}},
-      {"out", {"output"}},
-      {"file", {"data"}},
-      {"time", {"seconds"}},
-      {"timeout", {"seconds", "hang-seconds"}},
-  };
-  return names;
-}
+/// Our flags, each with names that other programs give it. A name of several flags means the first one that a command
+/// has, and then the others.
+constexpr std::array<std::pair<const char*, const char*>, 29> kOtherNames = {
+    {{"learning-rate", "lr"},
+     {"learning-rate-shape", "lr-scheduler-type"},
+     {"min-learning-rate", "min-lr"},
+     {"warmup", "warmup-steps lr-warmup-steps"},
+     {"clip", "max-grad-norm grad-clip clip-grad"},
+     {"micro-batch-size", "batch-size per-device-train-batch-size"},
+     {"micro-batches", "batch-size global-batch-size gradient-accumulation-steps num-microbatches"},
+     {"mini-batch", "batch-size global-batch-size"},
+     {"steps", "epochs max-steps train-iters iters"},
+     {"sequence", "seq-len seq-length sequence-length context block-size"},
+     {"workers", "gpus num-gpus nproc-per-node world-size"},
+     {"stages", "gpus num-gpus nproc-per-node world-size pp pipeline-parallel-size pipeline-model-parallel-size depth"},
+     {"data-parallel", "gpus num-gpus nproc-per-node world-size dp data-parallel-size"},
+     {"tensor-parallel", "tp tensor-model-parallel-size"},
+     {"chunks", "virtual-stages"},
+     {"dtype", "bf16 fp16 fp32 precision"},
+     {"device", "cuda gpu"},
+     {"recompute", "gradient-checkpointing activation-checkpointing"},
+     {"shard-optimizer", "zero use-distributed-optimizer"},
+     {"data", "dataset data-path file"},
+     {"checkpoint", "save save-dir output-dir"},
+     {"output", "output-dir out"},
+     {"save-every", "save-steps save-interval"},
+     {"resume", "load"},
+     {"from", "load model-path"},
+     {"validate-every", "eval-interval eval-steps"},
+     {"model", "model-path"},
+     {"seconds", "time timeout"},
+     {"hang-seconds", "timeout"}}};
 
 /// Returns flags in `known` with the meaning of another program's name, or else the nearest flag.
 std::vector<std::string> meant_by(std::string name, const std::vector<std::string>& known) {
   // Python programs spell flags with underscores.
   std::ranges::replace(name, '_', '-');
   std::vector<std::string> meant;
-  if (const auto other = std::ranges::find(other_names(), std::string_view(name), &OtherName::name);
-      other != other_names().end()) {
-    std::ranges::copy_if(other->flags, std::back_inserter(meant),
-                         [&](const std::string& flag) { return std::ranges::count(known, flag) > 0; });
+  for (const auto& [flag, others] : kOtherNames) {
+    const bool is_meant = fmt::format(" {} ", others).find(fmt::format(" {} ", name)) != std::string::npos;
+    if (is_meant && std::ranges::count(known, flag) > 0) meant.emplace_back(flag);
   }
   if (!meant.empty()) return meant;
   if (auto guess = find_nearest(name, known)) meant.push_back(*std::move(guess));
@@ -191,13 +148,11 @@ void merge_config_text(CLI::App& command, const std::string& text, const std::st
   for (const auto& [name, node] : parse(text, path)) {
     const std::string key(name.str());
     const std::string at = fmt::format("{}:{}", path, node.source().begin.line);
-    if (key == "report-stragglers") throw ConfigError(fmt::format("{}: '{}' is now `chimera diagnose`", at, key));
+    if (key == "report-stragglers") reject("{}: '{}' is now `chimera diagnose`", at, key);
     if (node.is_table() || node.is_array_of_tables()) {
-      throw ConfigError(
-          fmt::format("{}: [{}] is a section, and flags have none; write `steps = 4`, before any section", at, key));
+      reject("{}: [{}] is a section, and flags have none; write `steps = 4`, before any section", at, key);
     }
-    if (std::ranges::count(keys, key) == 0)
-      throw ConfigError(fmt::format("{}: {}", at, unknown_flag(command, "key", key)));
+    if (std::ranges::count(keys, key) == 0) reject("{}: {}", at, unknown_flag(command, "key", key));
     const CLI::Option& option = *command.get_option("--" + key);
     const auto value = value_of(key, node, option, at);
     // The command line takes precedence.

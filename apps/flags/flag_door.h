@@ -9,8 +9,10 @@
 
 namespace chimera::apps {
 
+/// Adds a flag to a command for each field that a request visits.
 class FlagDoor : public Door {
  public:
+  /// Borrows the command, which must outlive the parsing.
   explicit FlagDoor(CLI::App& app) : app_(app) {}
 
   void group(const char* heading) override;
@@ -23,7 +25,7 @@ class FlagDoor : public Door {
   CLI::App& app_;
 };
 
-/// Adds the flags of a request.
+/// Adds the flags of a request. The parsing writes into `request`, which must outlive it.
 template <class Request>
 void add_flags(CLI::App& app, Request& request) {
   FlagDoor door(app);

@@ -1,12 +1,10 @@
 #include "flags/hosts.h"
 
-#include <fmt/format.h>
-
 #include <filesystem>
 #include <iterator>
 #include <sstream>
 
-#include "core/error.h"
+#include "core/reject.h"
 #include "core/shell_words.h"
 #include "flags/values.h"
 #include "program.h"
@@ -18,16 +16,12 @@ void add_hosts(CLI::App& command, HostFlags& flags, const std::string& help) {
 }
 
 void add_ssh_flags(CLI::App& command, HostFlags& flags) {
-  command
-      .add_option(
-          "--ssh", flags.ssh,
-          "command that runs another command on a host; host and command are appended (default 'ssh -o BatchMode=yes')")
-      ->type_name("COMMAND");
+  add_string(
+      command, "--ssh", flags.ssh, "COMMAND",
+      "command that runs another command on a host; host and command are appended (default 'ssh -o BatchMode=yes')");
   add_path(command, "--program", flags.program, "path of chimera on the hosts (default: the path of this program)");
-  command
-      .add_option("--master", flags.master,
-                  "name or address of the first host, as other hosts reach it (default: as in --hosts)")
-      ->type_name("HOST");
+  add_string(command, "--master", flags.master, "HOST",
+             "name or address of the first host, as other hosts reach it (default: as in --hosts)");
 }
 
 std::vector<std::string> remote_command(const HostFlags& flags, const std::string& host,
@@ -43,7 +37,7 @@ std::vector<std::string> remote_command(const HostFlags& flags, const std::strin
   // Split at blanks, without quotes: an argument of ssh with a blank belongs into its configuration.
   std::istringstream ssh(flags.ssh);
   std::vector<std::string> words(std::istream_iterator<std::string>(ssh), {});
-  if (words.empty()) throw ConfigError("--ssh has no words; expected a command such as 'ssh -p 2222'");
+  if (words.empty()) reject("--ssh has no words; expected a command such as 'ssh -p 2222'");
   // ssh joins its words with blanks for the shell of the host, so the command is one word that is quoted already.
   words.insert(words.end(), {host, command});
   return words;

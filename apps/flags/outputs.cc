@@ -4,17 +4,13 @@
 
 #include "flags/outputs.h"
 
-#include <fmt/format.h>
 #include <unistd.h>
 #include <algorithm>
-#include <filesystem>
 #include <iostream>
 #include <memory>
-#include <string_view>
-#include <system_error>
 
-#include "core/error.h"
 #include "core/files.h"
+#include "core/mapped.h"
 #include "core/reject.h"
 #include "core/terminal.h"
 #include "flags/values.h"
@@ -24,8 +20,7 @@ namespace chimera::apps {
 namespace {
 
 bool names_this(const std::string& path, const std::string& word) {
-  std::error_code absent;
-  return std::filesystem::exists(word, absent) && is_same_file(path, word);
+  return path_exists(word) && is_same_file(path, word);
 }
 
 /// Includes paths in `--data=FILE`, lists, mixtures and several words.
@@ -54,10 +49,9 @@ bool has_name_of_input(const std::string& path) {
 void require_no_input(const CLI::Option& output, const std::string& path, const std::vector<std::string>& words) {
   const std::string parent = std::filesystem::path(path).parent_path().string();
   const std::string folder = parent.empty() ? "." : parent;
-  std::error_code absent;
   // A command that reads a folder reads files of such names in it. It does not read other files there, such as
   // pictures.
-  const bool may_be_read = std::filesystem::exists(path, absent) && has_name_of_input(path);
+  const bool may_be_read = path_exists(path) && has_name_of_input(path);
   const auto refuse = [&](const std::string& why) {
     reject("{} {}: {}; give another one", output.get_name(), path, why);
   };
@@ -73,10 +67,7 @@ void require_no_input(const CLI::Option& output, const std::string& path, const 
 }
 
 /// Several flags may share a file such as /dev/null.
-bool is_device(const std::string& path) {
-  std::error_code absent;
-  return std::filesystem::exists(path, absent) && !std::filesystem::is_regular_file(path, absent);
-}
+bool is_device(const std::string& path) { return path_exists(path) && !is_file(path); }
 
 /// Returns an empty path if the option is not given or names standard output.
 std::string named_file(const CLI::Option& option) {
@@ -111,8 +102,7 @@ void require_only_output(const CLI::App& app, const CLI::Option& output, const s
 
 CLI::Option* add_format(CLI::App& app, Format& format, const std::vector<Format>& formats) {
   format = formats.front();
-  std::vector<std::string> names;
-  for (const Format one : formats) names.push_back(to_text(one));
+  const auto names = mapped(formats, [](Format one) { return to_text(one); });
   return add_word(
       app, "--format", names, [&format](const std::string& word) { format = parse_named<Format>("--format", word); },
       fmt::format("output format (default {})", names.front()));
@@ -157,9 +147,7 @@ void add_output_checks(CLI::App& app, const std::vector<CLI::Option*>& outputs, 
 }
 
 std::ifstream open_input(const std::string& path) {
-  std::error_code error;
-  if (std::filesystem::is_directory(path, error))
-    throw ConfigError(path + ": is a directory; give a file, or - for standard input");
+  if (is_folder(path)) throw ConfigError(path + ": is a directory; give a file, or - for standard input");
   std::ifstream file(path, std::ios::binary);
   if (!file) reject("{}: cannot be read ({})", path, std::generic_category().message(errno));
   return file;

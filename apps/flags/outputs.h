@@ -5,11 +5,7 @@
 // replaces a file that exists only if --overwrite is given.
 
 #include <CLI/CLI.hpp>
-#include <array>
-#include <cstdint>
 #include <fstream>
-#include <string>
-#include <vector>
 
 #include "core/choices.h"
 
@@ -24,13 +20,8 @@ enum class Format : std::uint8_t { Text, Json, Csv, Svg, Html, Perfetto, Costs }
 }  // namespace apps
 
 template <>
-inline constexpr auto kNames<apps::Format> = std::to_array<Named<apps::Format>>({{apps::Format::Text, "text"},
-                                                                                 {apps::Format::Json, "json"},
-                                                                                 {apps::Format::Csv, "csv"},
-                                                                                 {apps::Format::Svg, "svg"},
-                                                                                 {apps::Format::Html, "html"},
-                                                                                 {apps::Format::Perfetto, "perfetto"},
-                                                                                 {apps::Format::Costs, "costs"}});
+inline constexpr auto kNames<apps::Format> = in_order<apps::Format>("text", "json", "csv", "svg", "html", "perfetto",
+                                                                    "costs");
 
 namespace apps {
 

@@ -2,27 +2,17 @@
 
 #include <fmt/format.h>
 
-#include <filesystem>
 #include <iostream>
-#include <utility>
 
 #include "check/check_schedule.h"
 #include "core/console.h"
 #include "core/error.h"
 #include "core/files.h"
-#include "core/reject.h"
 #include "core/shell_words.h"
-#include "flags/flag_door.h"
 #include "flags/outputs.h"
 #include "schedule/schedule_csv.h"
 
 namespace chimera::apps {
-
-void ShapeFlags::add_to(CLI::App& app) {
-  add_flags(app, static_cast<ShapeRequest&>(*this));
-  stages = app.get_option("--stages");
-  micro_batches = app.get_option("--micro-batches");
-}
 
 void take_file(ScheduleRequest& schedule, const std::string& what) {
   if (names_schedule_file(schedule.name)) schedule.file = std::exchange(schedule.name, "");
@@ -31,7 +21,7 @@ void take_file(ScheduleRequest& schedule, const std::string& what) {
 }
 
 void print_notes(const std::vector<std::string>& notes) {
-  for (const std::string& note : notes) messages().write("chimera: " + note + "\n");
+  for (const std::string& note : notes) print_message(note);
 }
 
 Schedule load_schedule(const std::string& path) {

@@ -1,16 +1,14 @@
 #include "flags/values.h"
 
-#include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <algorithm>
-#include <filesystem>
 #include <utility>
 
 #include "core/cgroup.h"
 #include "core/complete_name.h"
 #include "core/console.h"
 #include "core/counted.h"
-#include "core/error.h"
+#include "core/files.h"
 #include "core/reject.h"
 
 namespace chimera::apps {
@@ -23,9 +21,8 @@ constexpr const char* kOneOfData =
 
 void complete_names(CLI::Option* option, std::vector<std::string> names) {
   option->transform([names = std::move(names)](const std::string& word) {
-    std::error_code none;
     // No name of a list contains a slash or a dot.
-    const bool is_path = word.find_first_of("/.") != std::string::npos || std::filesystem::exists(word, none);
+    const bool is_path = word.find_first_of("/.") != std::string::npos || path_exists(word);
     return is_path ? word : complete_name(word, names);
   });
 }
@@ -35,15 +32,10 @@ CLI::Option* add_text(CLI::App& app, const std::string& flag, std::function<void
   return app.add_option_function<std::string>(flag, std::move(take), description)->type_name(type);
 }
 
-CLI::Option* add_count(CLI::App& app, const std::string& flag, std::int64_t& value, const std::string& description) {
+CLI::Option* add_string(CLI::App& app, const std::string& flag, std::string& value, const std::string& type,
+                        const std::string& description) {
   return add_text(
-      app, flag, [&value, flag](const std::string& text) { value = parse_count(flag, text); }, "N", description);
-}
-
-CLI::Option* add_count(CLI::App& app, const std::string& flag, std::optional<std::int64_t>& value,
-                       const std::string& description) {
-  return add_text(
-      app, flag, [&value, flag](const std::string& text) { value = parse_count(flag, text); }, "N", description);
+      app, flag, [&value](const std::string& text) { value = text; }, type, description);
 }
 
 CLI::Option* add_number(CLI::App& app, const std::string& flag, double& value, const std::string& description,
@@ -51,12 +43,6 @@ CLI::Option* add_number(CLI::App& app, const std::string& flag, double& value, c
   return add_text(
       app, flag, [&value, flag, least](const std::string& text) { value = parse_amount(flag, text, least); }, "X",
       description);
-}
-
-CLI::Option* add_number(CLI::App& app, const std::string& flag, std::optional<double>& value,
-                        const std::string& description) {
-  return add_text(
-      app, flag, [&value, flag](const std::string& text) { value = parse_amount(flag, text); }, "X", description);
 }
 
 CLI::Option* add_path(CLI::App& app, const std::string& flag, std::string& path, const std::string& description,
@@ -112,9 +98,8 @@ void warn_about_surplus_threads(const char* flag, std::int64_t threads, std::int
   const int cores = available_cores();
   // A number out of range is refused elsewhere; one thread is the least.
   if (threads <= 1 || threads > kMaxThreads || threads * processes <= cores) return;
-  messages().write(fmt::format("chimera: {} {}: {}{} threads share {}, and wait for each other\n", flag, threads,
-                               processes > 1 ? fmt::format("{} times ", processes) : "", threads,
-                               counted(cores, "core")));
+  print_message("{} {}: {}{} threads share {}, and wait for each other", flag, threads,
+                processes > 1 ? fmt::format("{} times ", processes) : "", threads, counted(cores, "core"));
 }
 
 }  // namespace chimera::apps

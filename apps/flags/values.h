@@ -6,13 +6,8 @@
 // outputs, shape, costs, model, plan and hosts. config_file.h sets flags from TOML.
 
 #include <CLI/CLI.hpp>
-#include <cstdint>
 #include <functional>
 #include <initializer_list>
-#include <optional>
-#include <string>
-#include <string_view>
-#include <vector>
 
 #include "core/choices.h"
 #include "core/limits.h"
@@ -23,16 +18,18 @@ namespace chimera::apps {
 /// Adds a flag that calls `take` with its text. `type` stands for the value in --help, for example FILE.
 CLI::Option* add_text(CLI::App& app, const std::string& flag, std::function<void(const std::string&)> take,
                       const std::string& type, const std::string& description);
-/// Adds a flag whose text parse_count() parses. This function and those below do not change the variable if the flag is
-/// not given.
-CLI::Option* add_count(CLI::App& app, const std::string& flag, std::int64_t& value, const std::string& description);
-CLI::Option* add_count(CLI::App& app, const std::string& flag, std::optional<std::int64_t>& value,
-                       const std::string& description);
-/// Adds a flag whose text parse_amount() parses.
+/// Adds a flag whose text is the value. This function and those below do not change the variable if the flag is not
+/// given. The variable of a count may be optional.
+CLI::Option* add_string(CLI::App& app, const std::string& flag, std::string& value, const std::string& type,
+                        const std::string& description);
+/// Adds a flag whose text parse_count() parses.
+CLI::Option* add_count(CLI::App& app, const std::string& flag, auto& value, const std::string& description) {
+  return add_text(
+      app, flag, [&value, flag](const std::string& text) { value = parse_count(flag, text); }, "N", description);
+}
+/// Adds a flag whose text parse_amount() parses: a number that is at least `least`.
 CLI::Option* add_number(CLI::App& app, const std::string& flag, double& value, const std::string& description,
                         double least = 0);
-CLI::Option* add_number(CLI::App& app, const std::string& flag, std::optional<double>& value,
-                        const std::string& description);
 /// Kind of a path; --help shows it as FILE or DIR.
 enum class PathKind : std::uint8_t { File, Folder };
 /// Adds a flag for a path, which throws ConfigError if the path is empty.
@@ -49,13 +46,6 @@ CLI::Option* add_word(CLI::App& app, const std::string& flag, std::vector<std::s
 /// Adds a flag for one of the names of an enumeration (kNames). Accepts the same words as add_word().
 template <NamedEnum Enum>
 CLI::Option* add_choice(CLI::App& app, const std::string& flag, Enum& value, const std::string& description) {
-  return add_word(
-      app, flag, names_of<Enum>(), [&value, flag](const std::string& word) { value = parse_named<Enum>(flag, word); },
-      description);
-}
-template <class Enum>
-CLI::Option* add_choice(CLI::App& app, const std::string& flag, std::optional<Enum>& value,
-                        const std::string& description) {
   return add_word(
       app, flag, names_of<Enum>(), [&value, flag](const std::string& word) { value = parse_named<Enum>(flag, word); },
       description);

@@ -1,7 +1,5 @@
 // Strings are UTF-8 and zero-terminated.
 
-#include <string>
-
 #include "answers/playground.h"
 
 extern "C" {

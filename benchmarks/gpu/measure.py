@@ -11,10 +11,12 @@ expected value; the summary says whether it was met. A skipped or missing test i
 First half: memory of an idle process; tests that need a GPU; every tensor of small models against the CPU's, in float32
 and bfloat16, and with an odd vocabulary; training with an odd and an even vocabulary; the blocks of gpt2-64 and Llama
 (share of the GPU's peak in bfloat16; --peak if its data sheet is unknown), with both libraries of products, and beside
-waiting thread blocks; memory and speed of CUDA graphs of steps and of ops.
+waiting thread blocks; memory and speed of CUDA graphs of steps and of ops; times of ops; Llama's memory against the
+plan; streams beside waiting ones.
 
 Second half: training over NCCL (if there is one GPU, ranks share it, which tests correctness) against the CPU's losses,
-also if a rank is lost and the others go on; memory that does not grow with N; the Python package; too little memory;
+also if a rank is lost and the others go on; memory that does not grow with N; ranks that share layers;
+a token outside of the vocabulary; the Python package; too little memory;
 ranks that are killed and stopped; compiled blocks; the same blocks with transformers and torch.distributed.pipelining,
 if an interpreter has them.
 
@@ -469,6 +471,34 @@ class Runs:
                           str(micro_batches), "--micro-batch-size", "4", "--steps", "4", environment=self.shared(),
                           facts=of_memory, **more)
 
+    def split(self, name, *flags):
+        """Returns two ranks that share layers."""
+        return self.with_losses(
+            name, 40, "--device", "cuda", "--transport", "processes", "--schedule", "none", "--tensor-parallel", "2",
+            *flags, environment=self.shared(), verdict=other_losses, against="losses-cpu", expect="the CPU's losses",
+            rehearsed="judged")
+
+    def channels(self):
+        """Returns ranks whose environment asks NCCL for more blocks than they may have."""
+        return self.with_losses(
+            "nccl-channels", 30, "--device", "cuda", "--transport", "processes", "--schedule", "1f1b", "--stages", "2",
+            environment=["env", "NCCL_MIN_NCHANNELS=32", *self.shared()[1:]], verdict=other_losses,
+            against="losses-cpu", expect="the CPU's losses", rehearsed="judged")
+
+    def timeline(self):
+        """Returns a run with a trace and the times of its ops."""
+        return self.small("timeline", "--trace", self.output / "trace.json", "--op-times", self.output / "times.json",
+                          expect="a step within 1 % of no-graphs, simulated with its ops within 5 %")
+
+    def wrong_token(self):
+        """Returns a run on raw tokens outside of the vocabulary, which must end in one line."""
+        raw = self.output / "wrong.bin"
+        make = ["python3", "-c", f"open({str(raw)!r}, 'wb').write(bytes([96, 234]) * 4096)"]  # 60,000
+        train = shlex.join(map(str, [*self.program("chimera"), "train", "--device", "cuda", "--transport", "threads",
+                                     "--data", raw, "--model", "gpt2-tiny", "--sequence", "16", "--steps", "2"]))
+        return Part("wrong-token", ["sh", "-c", f"{shlex.join(make)} && ! {train}"], 20, "",
+                    expect="the message names the token", rehearsed="run")
+
     def tests(self):
         return Part("tests", [*self.program("chimera_program_tests"), "--gtest_filter=TrainingDeviceTest.*"], 60, "",
                     no_test_ran, expect="none skipped")
@@ -557,6 +587,13 @@ def first_half(runs):
         runs.small("no-graphs"),
         runs.small("graphs", "--cuda-graphs"),
         runs.small("op-graphs", "--op-graphs"),
+        runs.timeline(),
+        runs.train("llama-8b-4", 60, "--device", "cuda", "--transport", "threads", "--schedule", "none", "--model",
+                   "llama-3-8b", "--layers", "4", "--dtype", "bfloat16", "--sequence", "8192", "--micro-batches", "1",
+                   "--micro-batch-size", "1", "--steps", "4", facts=of_memory, rehearsed="run",
+                   expect="peak_memory_bytes within 1 % of --dry-run"),
+        runs.probe("queues", 20, expect="the last of 31 kernels starts", verdict=asks(
+            lambda found: found["seconds"] < 2, lambda found: f"streams share queues: {found['seconds']:.1f} s")),
     ]
 
 
@@ -578,6 +615,10 @@ def second_half(runs):
             lambda found: found["largest_difference"] <= 1e-6,
             lambda found: f"losses differ by {found['largest_difference']:.2g}")),
         runs.python_tests(),
+        runs.split("nccl-split", "--sequence-parallel", "auto"),
+        runs.split("nccl-split-whole", "--sequence-parallel", "none"),
+        runs.channels(),
+        runs.wrong_token(),
         runs.signalled("killed", 3),
         runs.signalled("stopped", 6),
         runs.too_little_memory(),

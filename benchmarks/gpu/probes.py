@@ -312,9 +312,40 @@ def with_signal(options, signal_number):
     return {"seconds": round(seconds, 1), "names_rank": "rank 1" in text}
 
 
+def queues(options):
+    """Spins on 31 streams of high priority beside 62 that wait for the last one, and times a kernel and the last spin.
+
+    Expected: the kernel and the last spin start at once. If streams share hardware queues, they wait for another."""
+    import torch
+
+    if options.device == "cpu":
+        return {"seconds": 0.0}
+    spin = int(1e9)  # Clock cycles: half a second
+    last = torch.cuda.Event()
+    spinning = [torch.cuda.Stream(priority=-1) for _ in range(31)]
+    blocked = [torch.cuda.Stream() for _ in range(62)]
+    one = torch.ones(1024, device="cuda")
+    torch.cuda.synchronize()
+    start = time.monotonic()
+    for stream in spinning:
+        with torch.cuda.stream(stream):
+            torch.cuda._sleep(spin)
+    last.record(spinning[-1])
+    for stream in blocked:
+        stream.wait_event(last)
+        with torch.cuda.stream(stream):
+            one.clone()
+    one.add_(1)
+    torch.cuda.current_stream().synchronize()
+    kernel = time.monotonic() - start
+    last.synchronize()
+    return {"seconds": time.monotonic() - start, "kernel_seconds": kernel}
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     probes = {"idle": idle, "products": products, "compiled": compiled, "python": python, "memory": memory,
+              "queues": queues,
               "killed": lambda options: with_signal(options, signal.SIGKILL),
               "stopped": lambda options: with_signal(options, signal.SIGSTOP)}
     parser.add_argument("probe", choices=probes)

@@ -291,8 +291,7 @@ std::vector<WorkerMemory> compare_memory(const Job& job, RankId rank, Transport&
   Trainer trainer(job, rank, transport);
   trainer.trace(true, [&] { return meter.take_sample(RankId(0)); });
   const RunSummary run = trainer.run([](const StepMetrics&) {});
-  const auto steps =
-      measured_steps(job, gather_steps(job, job.options.device.transport, rank, transport, *trainer.tracer()));
+  const auto steps = measured_steps(job, gather_steps(job, job.options.device, rank, transport, *trainer.tracer()));
   const Samples samples = share_samples(job, rank, trainer.tracer()->steps().back()->memory, transport);
   CostModel costs = measured_costs(job, run.op_times, steps);
   WorkingSets working_sets;

@@ -148,7 +148,7 @@ Candidate candidate_of(const RunKeys& keys) {
   candidate.replica_layout = parse_named<ReplicaLayout>("replica-layout", keys.text("replica-layout", "near"));
   const StageChoice recompute = parse_stages(kRecomputeFlag, keys.text("recompute", "none"));
   if (recompute.rule == StageRule::Auto) keys.fail("'recompute' must be what the run did, not auto");
-  candidate.recompute_attention = recompute.rule == StageRule::Attention;
+  candidate.blocks = recompute.counts_blocks() ? recompute : StageChoice();
   if (const auto refusal = generator.find_shape_error(candidate.shape)) keys.fail(*refusal);
   candidate.recompute = resolve_stages(recompute, kRecomputeFlag, num_stages(candidate), {});
   return candidate;
@@ -157,7 +157,6 @@ Candidate candidate_of(const RunKeys& keys) {
 MeasuredRun run_of(const RunKeys& keys) {
   MeasuredRun run{.figure = keys.text("figure", ""), .problem = problem_of(keys), .candidate = candidate_of(keys)};
   const Candidate& candidate = run.candidate;
-  run.problem.workload.recompute_attention = candidate.recompute_attention;
   run.problem.workers = candidate.data_parallel * candidate.shape.stages;
   run.problem.mini_batch = candidate.data_parallel * candidate.shape.micro_batches * candidate.micro_batch_size;
   const auto step = keys.seconds("step-seconds");

@@ -1,6 +1,7 @@
 #include "errors.h"
 
 #include <exception>
+#include <map>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -38,41 +39,32 @@ std::string with_python_names(std::string message) {
   return without_flags(std::move(message));
 }
 
-struct Kinds {
-  py::object error;
-  py::object config;
-  py::object rejected;
-  py::object schedule;
-  py::object peer_lost;
-  py::object checkpoint;
-};
-
-/// Never destroyed, because exceptions may be raised until the process ends.
-Kinds& kinds() {
-  static auto* const all = new Kinds;
+/// The exceptions by name. Never destroyed, because exceptions may be raised until the process ends.
+std::map<std::string_view, py::object>& kinds() {
+  static auto* const all = new std::map<std::string_view, py::object>;
   return *all;
 }
 
 /// Keeps bytes that are not UTF-8, as Python's own file names do.
-void raise(const py::object& kind, const std::exception& error) {
-  PyErr_SetObject(kind.ptr(), text_with_any_bytes(with_python_names(error.what())).ptr());
+void raise(std::string_view kind, const std::exception& error) {
+  PyErr_SetObject(kinds().at(kind).ptr(), text_with_any_bytes(with_python_names(error.what())).ptr());
 }
 
 void translate(std::exception_ptr thrown) {
   try {
     std::rethrow_exception(std::move(thrown));
   } catch (const NoTargetsError& error) {
-    raise(kinds().rejected, error);
+    raise("RefusedData", error);
   } catch (const ConfigError& error) {
-    raise(kinds().config, error);
+    raise("ConfigError", error);
   } catch (const ScheduleError& error) {
-    raise(kinds().schedule, error);
+    raise("ScheduleError", error);
   } catch (const PeerLostError& error) {
-    raise(kinds().peer_lost, error);
+    raise("PeerLostError", error);
   } catch (const CheckpointError& error) {
-    raise(kinds().checkpoint, error);
+    raise("CheckpointError", error);
   } catch (const Error& error) {
-    raise(kinds().error, error);
+    raise("Error", error);
   }
 }
 
@@ -86,19 +78,19 @@ py::str text_with_any_bytes(const std::string& text) {
 }
 
 void bind_errors(py::module_& module) {
-  const auto add = [&](const char* name, const py::object& base, const char* text) {
+  const auto add = [&](const char* name, const py::handle& base, const char* text) {
     const std::string full = "chimerapipe." + std::string(name);
-    const auto made =
-        py::reinterpret_steal<py::object>(PyErr_NewExceptionWithDoc(full.c_str(), text, base.ptr(), nullptr));
-    module.attr(name) = made;
-    return made;
+    auto* const made = PyErr_NewExceptionWithDoc(full.c_str(), text, base.ptr(), nullptr);
+    module.attr(name) = kinds()[name] = py::reinterpret_steal<py::object>(made);
+    return kinds()[name];
   };
-  kinds().error = add("Error", py::reinterpret_borrow<py::object>(PyExc_Exception), "An error that ends a run.");
-  kinds().config = add("ConfigError", kinds().error, "Impossible arguments: one line that states what would be right.");
-  kinds().rejected = add("RefusedData", kinds().config, "Data that all ranks refused; the pipeline can continue.");
-  kinds().schedule = add("ScheduleError", kinds().error, "An invalid schedule.");
-  kinds().peer_lost = add("PeerLostError", kinds().error, "Another rank failed; its error is the cause.");
-  kinds().checkpoint = add("CheckpointError", kinds().error, "A checkpoint that cannot be written, or is damaged.");
+  const py::object error = add("Error", PyExc_Exception, "An error that ends a run.");
+  const py::object config =
+      add("ConfigError", error, "Impossible arguments: one line that states what would be right.");
+  add("RefusedData", config, "Data that all ranks refused; the pipeline can continue.");
+  add("ScheduleError", error, "An invalid schedule.");
+  add("PeerLostError", error, "Another rank failed; its error is the cause.");
+  add("CheckpointError", error, "A checkpoint that cannot be written, or is damaged.");
   py::register_exception_translator(&translate);
 }
 

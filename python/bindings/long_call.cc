@@ -2,15 +2,12 @@
 
 #include <nanobind/stl/string.h>
 
-#include <algorithm>
 #include <atomic>
 #include <chrono>
-#include <condition_variable>
-#include <exception>
+#include <future>
 #include <list>
 #include <memory>
 #include <mutex>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -26,65 +23,37 @@ constexpr std::chrono::milliseconds kPollInterval(50);
 /// A computation on its own thread, with its reports.
 class Computation {
  public:
-  explicit Computation(std::function<std::string(const Report&)> work) {
-    thread_ = std::thread([this, work = std::move(work)] { run(work); });
-  }
-  ~Computation() { thread_.join(); }
-  Computation(const Computation&) = delete;
-  Computation& operator=(const Computation&) = delete;
+  explicit Computation(std::function<std::string(const Report&)> work)
+      : result_(std::async(std::launch::async, [this, work = std::move(work)] {
+          const Interruptible scope(canceled_);
+          return work([this](const std::string& now) { report(now); });
+        })) {}
 
-  /// Waits for a report or the end, at most kPollInterval. Returns the new reports.
+  /// Waits for the end, at most kPollInterval. Returns the new reports.
   [[nodiscard]] std::vector<std::string> wait() {
-    std::unique_lock lock(mutex_);
-    changed_.wait_for(lock, kPollInterval, [&] { return ended_ || !reports_.empty(); });
+    result_.wait_for(kPollInterval);
+    const std::lock_guard lock(mutex_);
     return std::exchange(reports_, {});
   }
 
-  [[nodiscard]] bool ended() const {
-    const std::lock_guard lock(mutex_);
-    return ended_;
-  }
+  [[nodiscard]] bool ended() const { return result_.wait_for(std::chrono::seconds(0)) == std::future_status::ready; }
 
-  /// Returns the result of an ended computation, or throws its exception.
-  [[nodiscard]] std::string take() {
-    if (failure_) std::rethrow_exception(failure_);
-    return std::move(answer_);
-  }
+  /// Returns the result, or throws the exception of the computation.
+  [[nodiscard]] std::string take() { return result_.get(); }
 
   void cancel() { canceled_ = true; }
 
  private:
-  void run(const std::function<std::string(const Report&)>& work) {
-    const Interruptible scope(canceled_);
-    std::string answer;
-    std::exception_ptr failure;
-    try {
-      answer = work([&](const std::string& now) { report(now); });
-    } catch (...) {
-      failure = std::current_exception();
-    }
-    const std::lock_guard lock(mutex_);
-    answer_ = std::move(answer);
-    failure_ = std::move(failure);
-    ended_ = true;
-    changed_.notify_one();
-  }
-
   void report(const std::string& now) {
     if (canceled_) throw Interrupted();
     const std::lock_guard lock(mutex_);
     reports_.push_back(now);
-    changed_.notify_one();
   }
 
-  mutable std::mutex mutex_;
-  std::condition_variable changed_;
+  std::mutex mutex_;
   std::vector<std::string> reports_;
-  std::string answer_;
-  std::exception_ptr failure_;
-  bool ended_ = false;
   std::atomic<bool> canceled_ = false;
-  std::thread thread_;
+  std::future<std::string> result_;  // The last member: its destructor waits for the thread, which uses the others
 };
 
 /// Canceled computations that still run. Requires the GIL.

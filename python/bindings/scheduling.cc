@@ -2,19 +2,23 @@
 
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/array.h>
+#include <nanobind/stl/map.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
 #include "answers/playground.h"
 #include "core/json.h"
 #include "launch/local/place.h"
+#include "launch/local/rendezvous.h"
 #include "long_call.h"
 #include "plan/balance.h"
 #include "render/html.h"
@@ -85,6 +89,17 @@ std::string diagnosed(std::vector<std::string> paths, std::int64_t first, std::i
       std::nullopt);
 }
 
+std::optional<std::array<int, 4>> place_of(const chimera::Variables& variables) {
+  const auto place = chimera::find_place(variables);
+  if (!place) return std::nullopt;
+  return std::array{place->rank, place->world_size, place->local_rank, place->local_size};
+}
+
+std::tuple<std::string, std::string, int> meeting_of(const chimera::Variables& variables) {
+  const auto at = chimera::rendezvous_point(chimera::find_place(variables).value(), variables);
+  return {at.file, at.host, at.port};
+}
+
 }  // namespace
 
 NB_MODULE(_scheduling, module) {
@@ -102,9 +117,9 @@ NB_MODULE(_scheduling, module) {
       nb::sig("def answer(request: str, progress: collections.abc.Callable[[str], object] | None = None) -> str"),
       "Returns the answer to a request as JSON, {\"error\": \"one line\"} if it is refused. Long requests call "
       "`progress` with JSON from time to time. Its exceptions and Ctrl-C end the request.");
-  module.def(
-      "names_of_launchers", &chimera::names_of_launchers,
-      "Returns names of launchers' variables: of the rank, the number of processes, and both on the host. Empty: "
-      "the launcher sets none. Those that tell a process its whole place are first.");
+  module.def("place_of", &place_of, nb::arg("variables"),
+             "Returns rank and number of processes in the job of a launcher, and both on this host; None without one.");
+  module.def("meeting_of", &meeting_of, nb::arg("variables"),
+             "Returns the file where the ranks of such a job meet, or if it is empty, a server's host and port.");
   nb::module_::import_("atexit").attr("register")(nb::cpp_function(&chimera::await_canceled));
 }

@@ -251,9 +251,11 @@ class Run {
   /// Returns loss, gradient norm, and whether the caller must not update weights: with `skip_non_finite`, if the loss
   /// or a gradient is not finite on any rank. Clips the gradients to `clip` (0: no clipping) and leaves them for the
   /// caller's optimizer.
+  /// `work`: of each micro-batch of this process, which then stand in the places where the step is fast; may be empty.
   std::tuple<double, double, bool> step(const at::Tensor& input, const at::Tensor& target, double clip,
-                                        bool skip_non_finite) {
+                                        bool skip_non_finite, const std::vector<double>& work) {
     batch_->batch = {input, target};
+    deal(work);
     for (OwnGradient& own : own_) own.restore();
     FitStep done;
     on_all_ranks([&](std::size_t r) {
@@ -274,12 +276,18 @@ class Run {
     complete_ = [call = stage_function(complete)](StageId stage) { call(stage.value()); };
   }
 
+  /// Sets FitRun::sum_targets.
+  void sum_targets(const py::object& sum) {
+    for (const auto& run : runs_) run->sum_targets = number_function(sum);
+  }
+
   /// Completed steps, including those before a loaded checkpoint.
   [[nodiscard]] std::int64_t steps() const { return steps_; }
   void set_steps(std::int64_t steps) { steps_ = steps; }
 
   double validate(const at::Tensor& input, const at::Tensor& target) {
     batch_->batch = {input, target};
+    deal({});
     double loss = 0;
     on_all_ranks([&](std::size_t r) {
       const double mine = ranks_[r]->validation_loss(steps_);
@@ -289,6 +297,17 @@ class Run {
   }
 
  private:
+  void deal(const std::vector<double>& work) {
+    RunShape shape = *runs_.front();
+    const std::int64_t before = batch_->first / shape.samples_per_op();
+    // A process has the samples of its own group only, so micro-batches do not change the group.
+    if (transports_.size() == 1) shape.ranks.data_parallel = 1;
+    std::vector<std::int64_t> places = fast_places(shape, work);
+    for (std::int64_t& micro_batch : places) micro_batch += before;
+    if (!places.empty()) places.insert(places.begin(), static_cast<std::size_t>(before), 0);  // Of other groups
+    for (const auto& run : runs_) run->dealt.micro_batch_at = places;
+  }
+
   [[nodiscard]] RankId rank(std::size_t local) const { return RankId(first_rank_ + static_cast<std::int64_t>(local)); }
 
   /// Runs `body` for each rank of this process. Rank threads take over the caller's thread-local modes of torch:
@@ -395,28 +414,18 @@ Plan make_plan(const std::string& schedule, std::int64_t layers, const std::vect
   return {schedule, layers, std::move(options)};
 }
 
-void join_in_file(Run& run, const std::string& path, std::int64_t world_size) {
-  run.join_processes(file_rendezvous(path), world_size);
-}
-
-void join_at_server(Run& run, const std::string& host, std::uint16_t port, std::int64_t world_size) {
-  RendezvousPoint rendezvous;
-  rendezvous.host = host;
-  rendezvous.port = port;
-  run.join_processes(rendezvous, world_size);
-}
-
 /// Returns the environment variables of rank processes with GPUs, to be set before CUDA starts. `host` and `port`: the
 /// rendezvous of several hosts; empty on one host.
 std::map<std::string, std::string> gpu_variables(const std::string& host, std::uint16_t port) {
-  RendezvousPoint rendezvous;
-  rendezvous.host = host;
-  rendezvous.port = port;
-  std::map<std::string, std::string> variables;
-  for (const VariableList& list : {cuda_variables(), nccl_variables(rendezvous)}) {
-    variables.insert(list.begin(), list.end());
+  try {
+    std::map<std::string, std::string> variables;
+    for (const VariableList& list : {cuda_variables(), nccl_variables({.host = host, .port = port})}) {
+      variables.insert(list.begin(), list.end());
+    }
+    return variables;
+  } catch (...) {
+    raise_in_python();
   }
-  return variables;
 }
 
 }  // namespace
@@ -448,23 +457,21 @@ PYBIND11_MODULE(_training, module) {
            py::arg("plan"), py::arg("layers"), py::arg("first_rank"), py::arg("loss"), py::arg("count"),
            py::arg("device"))
       .def("close", &Run::close, py::arg("has_failed"))
-      .def("join_in_file", &join_in_file)
-      .def("join_at_server", &join_at_server)
+      .def("join_in_file", [](Run& run, const std::string& path,
+                              std::int64_t world) { run.join_processes(file_rendezvous(path), world); })
+      .def("join_at_server", [](Run& run, const std::string& host, std::uint16_t port,
+                                std::int64_t world) { run.join_processes({.host = host, .port = port}, world); })
       .def("join_groups", &Run::join_groups, py::arg("everyone"), py::arg("groups"), py::arg("pairs"),
            py::arg("message_blocks"))
       .def("start", &Run::start)
       .def("warm_up", &Run::warm_up, py::arg("inputs"), py::arg("targets"), py::arg("validates"))
       .def("complete_gradients", &Run::complete_gradients, py::arg("complete"))
-      .def("step", &Run::step, py::arg("inputs"), py::arg("targets"), py::arg("clip"), py::arg("skip_non_finite"))
+      .def("sum_targets", &Run::sum_targets, py::arg("sum"))
+      .def("step", &Run::step, py::arg("inputs"), py::arg("targets"), py::arg("clip"), py::arg("skip_non_finite"),
+           py::arg("work"))
       .def("validate", &Run::validate)
       .def_property("steps", &Run::steps, &Run::set_steps);
-  module.def("gpu_variables", [](const std::string& host, std::uint16_t port) {
-    try {
-      return gpu_variables(host, port);
-    } catch (...) {
-      raise_in_python();
-    }
-  });
+  module.def("gpu_variables", &gpu_variables);
   watch_draws();
   module.def("note_draw", &note_draw);
   module.def("end_watch", &end_watch);

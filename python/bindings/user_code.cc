@@ -162,6 +162,11 @@ std::function<void(std::int64_t)> stage_function(const py::object& function) {
   return [held = Held(function)](std::int64_t stage) { in_python([&] { held.get()(stage); }); };
 }
 
+std::function<double(double)> number_function(const py::object& function) {
+  return
+      [held = Held(function)](double number) { return in_python([&] { return held.get()(number).cast<double>(); }); };
+}
+
 Loss python_loss(const py::object& sum, const py::object& count) {
   const auto counted = [count = Held(count)](const at::Tensor& target) {
     return in_python([&] { return count.get()(target).cast<std::int64_t>(); });

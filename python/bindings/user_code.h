@@ -48,6 +48,9 @@ using RankLayers = std::map<std::int64_t, PythonLayer>;
 /// Returns a Python function of a stage's number. Its exceptions become UserCodeError.
 [[nodiscard]] std::function<void(std::int64_t)> stage_function(const pybind11::object& function);
 
+/// Returns a Python function from number to number. Its exceptions become UserCodeError.
+[[nodiscard]] std::function<double(double)> number_function(const pybind11::object& function);
+
 /// Returns a loss. `sum`: function of output and target; `count`: function of the target.
 [[nodiscard]] Loss python_loss(const pybind11::object& sum, const pybind11::object& count);
 

@@ -19,75 +19,27 @@ from ._timeline import Bubble, Timeline
 from ._traces import FasterSchedule, Trace, TracedTimeline, read_traces
 
 if TYPE_CHECKING:
-    from ._checkpoint import CheckpointError, LoadedCheckpoint, Saving
     from ._hugging_face import layers_of
     from ._keyed_layer import KeyedLayer
     from ._measure import measure, profile
     from ._muon import Muon
-    from ._pipeline import ConfigError, PeerLostError, Pipeline, Step
+    from ._pipeline import CheckpointError, ConfigError, LoadedCheckpoint, PeerLostError, Pipeline, Saving, Step
     from ._step_data import MicroBatches
 
 __all__ = [
-    "__version__",
-    "Bubble",
-    "Candidate",
-    "CheckpointError",
-    "ConfigError",
-    "Costs",
-    "FasterSchedule",
-    "KeyedLayer",
-    "LayerCost",
-    "LoadedCheckpoint",
-    "MicroBatches",
-    "Muon",
-    "Op",
-    "Partition",
-    "PeerLostError",
-    "Pipeline",
-    "Plan",
-    "Profile",
-    "Saving",
-    "Schedule",
-    "ScheduleEntry",
-    "ScheduleError",
-    "SearchResult",
-    "Step",
-    "Timeline",
-    "Trace",
-    "TracedTimeline",
-    "Updates",
-    "Violation",
-    "footprint",
-    "layers_of",
-    "machines",
-    "measure",
-    "partition",
-    "plan",
-    "profile",
-    "read_traces",
-    "schedule",
-    "schedules",
-    "search",
-    "search_placements",
-    "sweep",
+    "__version__", "Bubble", "Candidate", "CheckpointError", "ConfigError", "Costs", "FasterSchedule", "KeyedLayer",
+    "LayerCost", "LoadedCheckpoint", "MicroBatches", "Muon", "Op", "Partition", "PeerLostError", "Pipeline", "Plan",
+    "Profile", "Saving", "Schedule", "ScheduleEntry", "ScheduleError", "SearchResult", "Step", "Timeline", "Trace",
+    "TracedTimeline", "Updates", "Violation", "footprint", "layers_of", "machines", "measure", "partition", "plan",
+    "profile", "read_traces", "schedule", "schedules", "search", "search_placements", "sweep",
 ]
 
 
-_OF_TORCH = {
-    "CheckpointError": "_pipeline",
-    "ConfigError": "_pipeline",
-    "KeyedLayer": "_keyed_layer",
-    "LoadedCheckpoint": "_pipeline",
-    "MicroBatches": "_step_data",
-    "Muon": "_muon",
-    "PeerLostError": "_pipeline",
-    "Pipeline": "_pipeline",
-    "Saving": "_pipeline",
-    "Step": "_pipeline",
-    "layers_of": "_hugging_face",
-    "measure": "_measure",
-    "profile": "_measure",
-}
+_OF_TORCH = dict.fromkeys(
+    ("CheckpointError", "ConfigError", "LoadedCheckpoint", "PeerLostError", "Pipeline", "Saving", "Step"), "_pipeline"
+)
+_OF_TORCH |= {"KeyedLayer": "_keyed_layer", "MicroBatches": "_step_data", "Muon": "_muon", "layers_of": "_hugging_face"}
+_OF_TORCH |= {"measure": "_measure", "profile": "_measure"}
 
 
 def __getattr__(name: str) -> Any:

@@ -1,7 +1,5 @@
 """Facts that all ranks must share, as short texts by name."""
 
-from __future__ import annotations
-
 import functools
 import hashlib
 import importlib

@@ -1,7 +1,5 @@
 """Calls of a pipeline, and the agreement of all ranks on them before any message."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -9,7 +7,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from . import _training
 from ._agreement import digest, in_words as tensor_in_words
 from ._devices import require_on
 from ._held_layer import Autocast
@@ -18,19 +15,16 @@ from ._loss import CheckedLoss, Count
 from ._messages import flattened, named_tensors
 from ._processes import OtherRankError, Processes
 from ._random import OpGenerators
-from ._samples import digest_of_values, require_samples
+from ._samples import checked_work, digest_of_values, require_samples
 from ._shape import Shape
 from ._step_data import MicroBatches, as_samples, as_tree, require_cut_alike
-
-ConfigError = _training.ConfigError
+from ._training import ConfigError
 
 _CHECK_SAMPLES_FIRST, _CHECK_SAMPLES_EVERY = 2, 64  # Calls
 
 
 @dataclass
 class Call:
-    """Arguments of step, validate or predict."""
-
     name: str
     inputs: Any
     targets: Any = None
@@ -42,6 +36,7 @@ class Call:
     zero_gradients: bool = True
     return_outputs: bool = False
     gather: bool = False
+    work: Any = None
 
     def in_words(self) -> str:
         """Returns what all ranks must ask for together."""
@@ -65,23 +60,26 @@ class Call:
         return float(self.scaler.get_scale())
 
 
+@dataclass(frozen=True)
+class Choices:
+    """What the caller has chosen for all calls."""
+
+    checks_data: bool
+    deals: bool
+    """Uses work= of steps."""
+    is_canonical: bool
+
+
 class Agreement:
     """What all ranks have agreed on."""
 
     def __init__(
-        self,
-        processes: Processes,
-        shape: Shape,
-        layers: Layers,
-        loss: CheckedLoss,
-        count: Count,
-        generators: OpGenerators,
-        autocast: Autocast,
-        checks_data: bool,
+        self, processes: Processes, shape: Shape, layers: Layers, loss: CheckedLoss, count: Count,
+        generators: OpGenerators, autocast: Autocast, choices: Choices,
     ) -> None:
         self._processes, self._shape, self._layers = processes, shape, layers
         self._loss, self._count, self._generators, self._autocast = loss, count, generators, autocast
-        self._checks_data = checks_data
+        self._choices = choices
         self._own_facts: dict[str, str] = {}
         self._agreed: list[int] = []  # Digests of the facts that messages depend on
         self._key_of_last: tuple[object, ...] | None = None
@@ -103,13 +101,14 @@ class Agreement:
             self._loss.scale = call.scale_on(self._layers.device)
             self._loss.predicts = self._count.predicts = call.name == "predict"
             self._loss.use_arguments(call.loss_kwargs)
+            call.work = self._work(call.work)
             key = self._key(call)
             if key is None or key != self._key_of_last or not is_started:
                 self._key_of_last, self._rows = None, None
                 self._own_facts = self._facts(call)
         except ConfigError as error:
             problem, self._key_of_last, self._rows = error, None, None
-        hashes = (0, 0) if problem is not None else self._hashes(call)
+        hashes = (0, 0, 0) if problem is not None else self._hashes(call)
         self._generators.seed = self._generators.own_seed()
         if self._shape.world == 1 and self._key_of_last is not None:
             return False
@@ -122,15 +121,24 @@ class Agreement:
         if self._shape.world > 1:
             self._processes.guarded(lambda: self._require_same_call({"call": name, **arguments}))
 
-    def _hashes(self, call: Call) -> tuple[int, int]:
-        """Returns hashes of inputs and targets, 0 in calls without a comparison, and for None."""
+    def _work(self, work: Any) -> list[float]:
+        """Returns the work of the micro-batches, none if they keep their order."""
+        if work is None or not self._choices.deals:
+            return []
+        if self._choices.is_canonical:
+            raise ConfigError("work: reduction='canonical' adds gradients by place, so micro-batches keep theirs")
+        return checked_work(work, self._shape.micro_batches)
+
+    def _hashes(self, call: Call) -> tuple[int, int, int]:
+        """Returns hashes of inputs and targets, 0 in calls without a comparison, and for None; and one of the work."""
+        work = digest_of_values(call.work) if call.work else 0
         self._calls += 1
         is_checked = self._calls <= _CHECK_SAMPLES_FIRST or self._calls % _CHECK_SAMPLES_EVERY == 0
-        if self._shape.world == 1 or not self._checks_data or not is_checked:
-            return 0, 0
+        if self._shape.world == 1 or not self._choices.checks_data or not is_checked:
+            return 0, 0, work
         given = (as_tree(each) for each in (call.inputs, call.targets))
         inputs, targets = (0 if each is None else digest_of_values(each) for each in given)
-        return inputs, targets
+        return inputs, targets, work
 
     def _key(self, call: Call) -> tuple[object, ...] | None:
         """Returns what `_facts` depends on, None for arguments that it refuses."""
@@ -184,8 +192,7 @@ class Agreement:
         elif call.scaler is not None:
             raise ConfigError("scaler: needs optimizer=, whose gradients it divides by its scale")
         facts = {"call": call.in_words(), "clip": repr(float(clip)), "optimizer": type(optimizer).__name__}
-        facts["scale"] = repr(self._loss.scale)
-        facts["autocast"] = self._autocast.in_words()
+        facts |= {"scale": repr(self._loss.scale), "autocast": self._autocast.in_words()}
         stages = {layer.stage for layer in self._layers.every}
         for name, tensors in named.items():
             if reads[name] and tensors:
@@ -205,7 +212,7 @@ class Agreement:
             facts[f"training in stage {stage}"] = f"layers {[i for i in range(first, end) if i in self._trained]}"
         return facts
 
-    def _agree(self, call: Call, problem: Exception | None, hashes: tuple[int, int], is_started: bool) -> bool:
+    def _agree(self, call: Call, problem: Exception | None, hashes: tuple[int, int, int], is_started: bool) -> bool:
         """Raises on all ranks if one has a problem, or if their facts differ. Returns whether messages change."""
         facts = {} if problem else self._own_facts
         own = [digest(facts[name]) if name in facts else 0 for name in self._fact_names]
@@ -215,7 +222,7 @@ class Agreement:
             call=call.in_words(),
         )
         self._generators.seed = int(rows[0, 3])
-        rows, samples = rows[:, :-2], rows[:, -2:]
+        rows, samples = rows[:, :-3], rows[:, -3:]
         groups = [self._shape.plan.group(rank) for rank in range(self._shape.world)] if samples.any() else []
         if self._rows is not None and torch.equal(rows, self._rows):
             require_samples(samples.tolist(), groups, must_differ=call.name == "step")
@@ -241,7 +248,7 @@ class Agreement:
 
     def _require_same_call(self, facts: dict[str, str]) -> None:
         """Takes part in the exchange of rows of `_agree`, which other ranks may be in."""
-        row = [0] * (6 + len(self._fact_names))
+        row = [0] * (7 + len(self._fact_names))
         row[4] = digest(" ".join(facts.values()))
         rows = self._processes.rows(row, call=facts["call"])
         self._rows = None

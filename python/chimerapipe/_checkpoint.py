@@ -30,9 +30,7 @@ from ._processes import CollectiveTask, OtherRankError, Processes
 from ._random import OpGenerators, as_text, from_text, restore as restore_generators, states as states_of_generators
 from ._run import Run
 from ._shape import Shape
-
-CheckpointError = _training.CheckpointError
-ConfigError = _training.ConfigError
+from ._training import CheckpointError, ConfigError
 
 _SAVED_AS = {"exp_avg": "first_moment", "exp_avg_sq": "second_moment"}
 _LOADED_AS = {saved: name for name, saved in _SAVED_AS.items()}
@@ -60,9 +58,6 @@ class OptimizerPart:
     """Other values, by parameter name and key."""
     record: dict[str, Any]
     """Class, and hyperparameters of the groups."""
-
-    def stored(self) -> tuple[NamedTensors, Descriptions]:
-        return as_stored(self.tensors)
 
 
 NamedTensors = list[tuple[str, Tensor]]
@@ -96,7 +91,8 @@ class Parts:
     def write(self, together: CollectiveTask) -> None:
         """Writes a checkpoint on all ranks; all raise if one fails."""
         try:
-            together.all_or_none(self._write_own)
+            own = (self.rank, self.ranks, self.weights, self.state)
+            together.all_or_none(lambda: _training.write_part(self.folder, self.step, *own))
             together.all_or_none(self._commit)
         except Exception:
             if self.rank == 0:
@@ -104,9 +100,6 @@ class Parts:
             raise
         if self.keep > 0 and self.rank == 0:
             _training.remove_superfluous(self.folder, self.step, self.keep)
-
-    def _write_own(self) -> None:
-        _training.write_part(self.folder, self.step, self.rank, self.ranks, self.weights, self.state)
 
     def _commit(self) -> None:
         if self.rank == 0:
@@ -212,9 +205,7 @@ class Saving:
     """A checkpoint that a thread writes. The process does not exit before the write ends."""
 
     def __init__(self, path: str, step: int, written: Future[None]) -> None:
-        self.path = path
-        self.step = step
-        self._written = written
+        self.path, self.step, self._written = path, step, written
 
     def done(self) -> bool:
         """Returns whether the write has succeeded or failed."""
@@ -294,9 +285,7 @@ def _hyperparameters(group: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def restore_optimizer(
-    optimizer: torch.optim.Optimizer,
-    record: Mapping[str, Any],
-    reader: Reader,
+    optimizer: torch.optim.Optimizer, record: Mapping[str, Any], reader: Reader,
     parameters: Iterable[tuple[str, nn.Parameter]],
 ) -> None:
     """Loads state and hyperparameters. Replicas of a stage share their names."""
@@ -397,14 +386,8 @@ class Checkpoints:
     """Saves, loads and gathers the state of all processes together."""
 
     def __init__(
-        self,
-        processes: Processes,
-        shape: Shape,
-        layers: Layers,
-        run: Run,
-        agreement: Agreement,
-        generators: OpGenerators,
-        layout: Mapping[str, Any],
+        self, processes: Processes, shape: Shape, layers: Layers, run: Run, agreement: Agreement,
+        generators: OpGenerators, layout: Mapping[str, Any],
     ) -> None:
         """`layout`: for the manifest."""
         self._processes, self._shape, self._layers, self._run = processes, shape, layers, run
@@ -420,7 +403,6 @@ class Checkpoints:
         self._processes.all_or_none(check)
 
     def gather(self) -> None:
-        """Copies parameters, buffers and extra state of all processes into this one's given layers; collective."""
         if self._shape.world == 1:
             return
         self.together("gather", self._layers.freshness.require)
@@ -439,7 +421,6 @@ class Checkpoints:
         self._layers.freshness.note()
 
     def save(self, folder: Any, optimizer: Any, extra: Mapping[str, Any] | None, keep: int, wait: bool) -> str | Saving:
-        """See Pipeline.save_checkpoint."""
         self._require_whole("save_checkpoint")
         path, step, together = os.fspath(folder), int(self._run.steps), self._processes
         saved_as = os.path.join(path, f"step-{step:08}")
@@ -452,9 +433,9 @@ class Checkpoints:
         written = {f"{n.index}.{name}" for n in own for name, _ in n.module.named_parameters()}
         trained = [(name, value) for name, value in self._layers.updated if name in written]
         state = together.all_or_none(lambda: optimizer_part(optimizer, trained))
-        tensors, of_state = together.all_or_none(state.stored)
+        tensors, of_state = together.all_or_none(lambda: as_stored(state.tensors))
         random = as_text(states_of_generators(self._layers.device))
-        told = together.gathered((state.numbers, {**described, **of_state}, random))
+        told = together.told((state.numbers, {**described, **of_state}, random))
         record = {
             **self._record(step),
             "optimizer": portable({**state.record, "numbers": {k: v for own, _, _ in told for k, v in own.items()}}),
@@ -471,7 +452,6 @@ class Checkpoints:
         return self._saver.start(saved_as, step, parts.copied().write)
 
     def load(self, path: Any, optimizer: torch.optim.Optimizer | None) -> LoadedCheckpoint:
-        """See Pipeline.load_checkpoint."""
         self._require_whole("load_checkpoint")
 
         def find() -> tuple[str, list[str]] | None:
@@ -481,7 +461,7 @@ class Checkpoints:
             return reader.path, reader.refused
 
         self.together("load_checkpoint", optimizer=type(optimizer).__name__)
-        good, refused = self._processes.gathered(self._processes.all_or_none(find))[0]
+        good, refused = self._processes.told(self._processes.all_or_none(find))[0]
         if refused and self._shape.rank == 0:
             warnings.warn(f"load_checkpoint: refused {'; '.join(refused)}; uses {good} instead", stacklevel=3)
         reader = Reader(_training.OpenCheckpoint(good, False))

@@ -53,9 +53,7 @@ class Costs:
             forward=[stage["forward"] for stage in stages],
             input_gradient=[gradient(stage, "input_gradient") for stage in stages],
             weight_gradient=[gradient(stage, "weight_gradient") for stage in stages],
-            backward=None if None in whole else whole,
-            latency=file.pop("latency"),
-            more=file,
+            backward=None if None in whole else whole, latency=file.pop("latency"), more=file,
         )
 
     @staticmethod

@@ -1,16 +1,19 @@
 """The CPU or GPUs of a pipeline."""
 
-from __future__ import annotations
-
+import contextlib
 import os
+import warnings
+from pathlib import Path
 
 import torch
 from torch import Tensor, nn
 
 from . import _training
 from ._launcher import is_on_one_host, local_rank, server
+from ._training import ConfigError
 
-ConfigError = _training.ConfigError
+_MARGIN = 256 << 20  # Bytes, as in `chimera train`
+_PCI = "/sys/bus/pci/devices"
 
 
 def own_device(wanted: torch.device | str, world: int, *, deterministic: bool = False) -> torch.device:
@@ -50,10 +53,33 @@ def own_device(wanted: torch.device | str, world: int, *, deterministic: bool = 
 
 
 def _set_gpu_variables() -> None:
-    """Sets variables of CUDA and NCCL, unless the user has. Has no effect after CUDA has started."""
+    """Sets variables of CUDA and NCCL, unless the user has. Warns if CUDA has started, which is too late for them."""
     host, port = (None if is_on_one_host() in (True, None) else server()) or ("", 0)
-    for name, value in _training.gpu_variables(host, port).items():
-        os.environ.setdefault(name, value)
+    missing = {name: value for name, value in _training.gpu_variables(host, port).items() if name not in os.environ}
+    os.environ.update(missing)
+    if missing and torch.cuda.is_initialized():
+        text = " ".join(f"{name}={value}" for name, value in missing.items())
+        warnings.warn(f"CUDA started before the pipeline; make the pipeline first, or run with {text}", stacklevel=3)
+
+
+def bind_near(device: torch.device) -> None:
+    """Binds this thread and its later ones to the cores of the GPU's NUMA node, unless a launcher has bound it."""
+    gpu = torch.cuda.get_device_properties(device)
+    address = f"{gpu.pci_domain_id:04x}:{gpu.pci_bus_id:02x}:{gpu.pci_device_id:02x}.0"
+    with contextlib.suppress(OSError, ValueError):
+        own, parts = os.sched_getaffinity(0), Path(_PCI, address, "local_cpulist").read_text().split(",")
+        bounds = [list(map(int, part.split("-"))) for part in parts]
+        if len(own) == os.cpu_count():
+            os.sched_setaffinity(0, own & {core for each in bounds for core in range(each[0], each[-1] + 1)})
+
+
+def require_margin(device: torch.device) -> None:
+    """Raises ConfigError if so little memory is free after the warm-up that an allocation would wait for the GPU."""
+    if (free := torch.cuda.mem_get_info(device)[0]) < _MARGIN:
+        raise ConfigError(
+            f"device {device}: a step leaves {free >> 20} MiB of memory free, {_MARGIN >> 20} are needed; use smaller "
+            "micro-batches, recompute, or more stages"
+        )
 
 
 def uses_nccl(device: torch.device, world: int) -> bool:

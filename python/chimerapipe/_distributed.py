@@ -4,8 +4,6 @@ The executor adds gradients of local tensors. For a DTensor it gets a leaf on th
 `.grad` of the DTensor lies in the leaf's gradient.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -83,7 +81,6 @@ class StageParts:
             part.set_requires_gradient_sync(False)
 
     def complete(self) -> None:
-        """Sums gradients over ranks."""
         for part in self._sharded:
             part.set_is_last_backward(True)
             part.set_reshard_after_backward(True)

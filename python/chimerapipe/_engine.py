@@ -1,7 +1,5 @@
 """Requests to the compiled scheduling half (docs/playground.md)."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Mapping
 from typing import Any

@@ -1,7 +1,5 @@
 """Generates and searches schedules."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -69,21 +67,10 @@ class SearchResult:
 
 
 def search(
-    start: Schedule | None = None,
-    *,
-    stages: int | None = None,
-    micro_batches: int | None = None,
-    placement: str = "linear",
-    costs: Costs | None = None,
-    forward: float = 1.0,
-    backward: float = 2.0,
-    latency: float = 0.0,
-    max_in_flight: float | None = None,
-    split_backward: bool | None = None,
-    seconds: float | None = None,
-    iterations: int | None = None,
-    seed: int = 0,
-    progress: Progress | None = None,
+    start: Schedule | None = None, *, stages: int | None = None, micro_batches: int | None = None,
+    placement: str = "linear", costs: Costs | None = None, forward: float = 1.0, backward: float = 2.0,
+    latency: float = 0.0, max_in_flight: float | None = None, split_backward: bool | None = None,
+    seconds: float | None = None, iterations: int | None = None, seed: int = 0, progress: Progress | None = None,
     **fields: Any,
 ) -> SearchResult:
     """Searches for a faster order of the ops on the same workers (docs/search.md).
@@ -112,20 +99,13 @@ def search(
     request.update(max_in_flight=max_in_flight, split_backward=split_backward, seconds=seconds, iterations=iterations)
     found = ask(request, progress)
     return SearchResult(
-        Schedule.from_json(found["schedule"]["text"]),
-        found["makespan"],
-        found["lower_bound"],
-        found["peak_in_flight"],
-        found["origin"],
-        found["pareto"],
+        Schedule.from_json(found["schedule"]["text"]), found["makespan"], found["lower_bound"], found["peak_in_flight"],
+        found["origin"], found["pareto"],
     )
 
 
 def sweep(
-    schedules: Sequence[str] = (),
-    *,
-    stages: int | Sequence[int],
-    micro_batches: int | Sequence[int] | str,
+    schedules: Sequence[str] = (), *, stages: int | Sequence[int], micro_batches: int | Sequence[int] | str,
     **fields: Any,
 ) -> list[dict[str, Any]]:
     """Ranks schedules as `chimera sweep` does: a dict per row, for `pandas.DataFrame` (docs/sweeps.md).

@@ -1,7 +1,5 @@
 """Layers as a user gives them, and what a pipeline requires of them."""
 
-from __future__ import annotations
-
 import operator
 import warnings
 from collections.abc import Callable, Iterable
@@ -10,13 +8,12 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor, nn
 
-from . import _training
 from ._agreement import in_short, is_lazy
 from ._placed import local_of
+from ._training import ConfigError
 
 LayerOrFactory: TypeAlias = nn.Module | Callable[[], nn.Module]
 Recompute: TypeAlias = bool | str | Iterable[int] | Callable[[int], bool]
-ConfigError = _training.ConfigError
 
 
 def are_equal(one: Any, other: Any) -> bool:

@@ -1,8 +1,7 @@
 """Layers of a pipeline, as ranks call them."""
 
-from __future__ import annotations
-
 import contextlib
+import functools
 import inspect
 import pickle
 from collections.abc import Callable, Iterator
@@ -11,17 +10,31 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.autograd import forward_ad
 
-from . import _training
 from ._given_layers import are_equal, in_words
 from ._messages import Layout, flattened, is_plain, mapped, tensors_of
-from ._modes import noting_forward_mode
 from ._modules import SavedTensor, unchanged
 from ._placed import Meshes, is_distributed, settled
-from ._random import OpGenerators, RankContext, States, changed, restore, states, states_of_own
+from ._random import OpGenerators, RankContext, changed, own_generators, restore, states, states_of
 from ._step_data import StepData
+from ._training import ConfigError
 
-ConfigError = _training.ConfigError
+
+@contextlib.contextmanager
+def noting_forward_mode(uses: list[bool]) -> Iterator[None]:
+    """Adds to `uses` if the scope enters forward-mode differentiation, whose level torch has once per process."""
+    enter = forward_ad.enter_dual_level
+
+    def noting() -> int:
+        uses.append(True)
+        return int(enter())
+
+    forward_ad.enter_dual_level = noting
+    try:
+        yield
+    finally:
+        forward_ad.enter_dual_level = enter
 
 
 class Autocast:
@@ -32,7 +45,6 @@ class Autocast:
         self._dtype: torch.dtype | None = None
 
     def take_over(self) -> None:
-        """Saves the caller's mode."""
         self._dtype = torch.get_autocast_dtype(self._type) if torch.is_autocast_enabled(self._type) else None
 
     def in_words(self) -> str:
@@ -81,7 +93,6 @@ def carrier_of(value: Any) -> Tensor:
 
 
 def value_of(carrier: Tensor) -> Any:
-    """Returns the value of carrier_of()."""
     return getattr(carrier, _VALUE, carrier)
 
 
@@ -107,22 +118,29 @@ class Use:
 class Probe:
     """Runs the first forwards of a layer."""
 
-    def __init__(self, name: str, module: nn.Module, use: Use, device: torch.device, draws: set[str]) -> None:
-        """`name`: for messages. `draws`: gets the names of the process's generators that the layer draws from."""
+    def __init__(
+        self, name: str, module: nn.Module, use: Use, device: torch.device, draws: set[str],
+        note_own: Callable[[dict[str, Any]], None],
+    ) -> None:
+        """`name`: for messages. `draws`: gets the names of the process's generators that the layer draws from.
+        `note_own`: called with its own generators that it draws from."""
         self._name, self._module, self._use, self._device, self._draws = name, module, use, device, draws
+        self._note_own = note_own
 
     def forward(self, value: Any) -> Any:
         """Runs a forward and leaves the layer as before. A layer that replicas or a recomputation repeat runs twice,
         with the same random numbers, and both results must be equal: this costs one forward, once."""
         again = mapped(Tensor.clone, value) if self._use.repeats else None
         with unchanged(self._module):
-            before, before_own = states(self._device), states_of_own(self._module)
+            before, generators = states(self._device), own_generators(self._module)
+            before_own = states_of(generators)
             buffers = {name: (id(buffer), SavedTensor(buffer)) for name, buffer in self._module.named_buffers()}
             parameters = [(name, each, each._version) for name, each in self._module.named_parameters()]
             uses_forward_mode: list[bool] = []
             with noting_forward_mode(uses_forward_mode):
                 output = self._first_call(value)
             self._draws |= {*changed(before, states(self._device))}
+            own = changed(before_own, states_of(generators))
             self._require_kept_buffers(buffers)
             if uses_forward_mode and self._use.shares_process:
                 raise ConfigError(
@@ -132,9 +150,10 @@ class Probe:
             if self._use.is_copied:
                 self._require_kept(parameters)
             if self._use.repeats:
-                self._require_no_own_draws(before_own)
+                self._require_no_own_draws(own)
                 restore(self._device, before)
                 self._require_equal(output, self._module(again))
+            self._note_own({name: generators[name] for name in own})
             return output
 
     def _first_call(self, value: Any) -> Any:
@@ -174,8 +193,8 @@ class Probe:
                     "replicas would write other values; leave that out, or choose a schedule without replicas"
                 )
 
-    def _require_no_own_draws(self, before: States) -> None:
-        if drawn := changed(before, states_of_own(self._module)):
+    def _require_no_own_draws(self, drawn: list[str]) -> None:
+        if drawn:
             raise ConfigError(
                 f"{self._name} draws random numbers from its generator '{drawn[0]}', which differ in replicas or a "
                 "recomputed forward; draw from torch's generator, or choose another schedule"
@@ -213,15 +232,10 @@ class Surroundings:
 
 
 class HeldLayer:
-    """A layer of a stage, as the executor calls it."""
-
     def __init__(
         self, index: int, stage: int, module: nn.Module, use: Use, shared: Surroundings, context: RankContext
     ) -> None:
-        self.index = index
-        self.stage = stage
-        self.module = module
-        self.use = use
+        self.index, self.stage, self.module, self.use = index, stage, module, use
         self.of_stage = [self]  # All layers of the stage
         self.sends = False  # To another stage
         self.gives_loss = False  # It is the last layer
@@ -311,7 +325,9 @@ class HeldLayer:
         for parameter in self.module.parameters():
             parameter.grad = None
         self.draws = set()
-        self._probe = Probe(in_words(self.index, self.module), self.module, self.use, self._shared.device, self.draws)
+        note_own = functools.partial(self._shared.generators.note_own, self.index)
+        name = in_words(self.index, self.module)
+        self._probe = Probe(name, self.module, self.use, self._shared.device, self.draws, note_own)
         self.prepare()
         try:
             yield

@@ -25,11 +25,9 @@ from ._random import untouched_generators
 from ._torch_version import require_same_torch
 
 require_same_torch()
-from . import _training  # noqa: E402
 from ._distributed import is_sharded  # noqa: E402
-from ._modules import deep_copy  # noqa: E402
-
-ConfigError = _training.ConfigError
+from ._modules import deep_copy, eval_mode  # noqa: E402
+from ._training import ConfigError  # noqa: E402
 
 
 def layers_of(model: nn.Module, example: Any = None) -> list[nn.Module]:
@@ -57,7 +55,7 @@ def layers_of(model: nn.Module, example: Any = None) -> list[nn.Module]:
             f"layers_of: fully_shard has wrapped parts of {name}, which cannot be cut any more; call layers_of first, "
             "and fully_shard for parts of the model afterwards"
         )
-    with _eval_mode(model), torch.no_grad():
+    with eval_mode([model]), torch.no_grad():
         inputs = _as_dict(model.main_input_name, as_inputs(_example_of(model, name) if example is None else example))
         try:
             cut = _cut(model, inputs)
@@ -76,17 +74,6 @@ def layers_of(model: nn.Module, example: Any = None) -> list[nn.Module]:
     for layer in layers:
         layer.user_model = weakref.ref(given)
     return list(layers)
-
-
-@contextlib.contextmanager
-def _eval_mode(model: nn.Module) -> Iterator[None]:
-    modes = [(module, module.training) for module in model.modules()]
-    model.eval()
-    try:
-        yield
-    finally:
-        for module, mode in modes:
-            module.training = mode
 
 
 def _example_of(model: Any, name: str) -> dict[str, Tensor]:
@@ -259,8 +246,7 @@ class _Replay:
     """A forward of the model, of which a layer computes only its own modules."""
 
     def __init__(self, number: int, blocks: int) -> None:
-        self.number = number
-        self.blocks = blocks
+        self.number, self.blocks = number, blocks
         self.used: set[str] | None = None  # Results of units between blocks that later layers use; None: not known yet
         self.begin({})
 
@@ -398,8 +384,6 @@ def _capturing(captured: dict[str, list[Any]]) -> Iterator[None]:
 
 
 class TransformersLayer(nn.Module):
-    """A layer of a model of transformers."""
-
     def __init__(self, model: Any, cut: _Cut, number: int) -> None:
         super().__init__()
         self._main = model.main_input_name

@@ -1,7 +1,5 @@
 """Layers on dicts of tensors."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

@@ -1,13 +1,12 @@
 """The layers of a process's ranks, with their parameters, copies and states."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 
 from . import _training
 from ._agreement import bits_of, in_words as tensor_in_words
@@ -15,7 +14,6 @@ from ._devices import bring_to
 from ._distributed import ShardedParameter, StageParts, group_in, has_parts, is_wrapped, ranks_of_parts
 from ._given_layers import in_words, made_layer, require_dense_buffers, require_trainable, require_values
 from ._held_layer import HeldLayer, Surroundings, Use
-from ._modes import has_flop_counter
 from ._modules import called_modules, copied, follow_hooks, hooks_of, share_hooks, share_memory
 from ._names import Names, as_module
 from ._placed import Meshes, is_distributed, local_of, spread
@@ -23,24 +21,16 @@ from ._processes import Processes
 from ._random import RankContext
 from ._shape import Shape
 from ._shared import SharedParameter, SharedParameters, shared_parameters
+from ._training import ConfigError
 from ._watch import Freshness, Replica, Watch, follow_memory
-
-ConfigError = _training.ConfigError
 
 
 class Layers:
     """The layers of this process: those of its rank, or of all rank threads."""
 
     def __init__(
-        self,
-        model: Any,
-        given: Sequence[Any],
-        shape: Shape,
-        processes: Processes,
-        surroundings: Surroundings,
-        contexts: Mapping[int, RankContext],
-        recomputed: Sequence[int],
-        reduction: str,
+        self, model: Any, given: Sequence[Any], shape: Shape, processes: Processes, surroundings: Surroundings,
+        contexts: Mapping[int, RankContext], recomputed: Sequence[int], reduction: str,
     ) -> None:
         """`model`: what the user gave, of which `given` are the layers. Raises ConfigError for layers that cannot be
         trained."""
@@ -89,7 +79,6 @@ class Layers:
         return bool(self.sharded or self.parts)
 
     def named_parameters(self) -> Iterator[tuple[str, nn.Parameter]]:
-        """Yields `parameters` with the model's own names; layers of a list have numbers, as in `3.weight`."""
         for name, parameter in self.updated:
             if parameter.requires_grad:
                 yield self._names.of(name)[0], parameter
@@ -106,12 +95,10 @@ class Layers:
                         yield name, value
 
     def module(self) -> nn.Module:
-        """See Pipeline.module."""
         updated = {name: p for own, p in self.updated for name in self._names.of(own)}
         return as_module({name: updated.get(name, each) for name, each in self.state() if isinstance(each, Tensor)})
 
     def optimizer_state_dict(self, optimizer: torch.optim.Optimizer) -> dict[str, Any]:
-        """See Pipeline.optimizer_state_dict."""
         from torch.distributed.checkpoint.state_dict import StateDictOptions, get_optimizer_state_dict
 
         self.require_own(optimizer)
@@ -126,14 +113,12 @@ class Layers:
         return state
 
     def load_optimizer_state_dict(self, optimizer: torch.optim.Optimizer, state: Mapping[str, Any]) -> None:
-        """See Pipeline.load_optimizer_state_dict."""
         from torch.distributed.checkpoint.state_dict import StateDictOptions, set_optimizer_state_dict
 
         flat = StateDictOptions(flatten_optimizer_state_dict=True)
         set_optimizer_state_dict(self.module(), optimizer, dict(state), options=flat)
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
-        """See Pipeline.load_state_dict."""
         for layer in self.every:
             own = {}
             for name, value in layer.module.state_dict().items():
@@ -289,21 +274,19 @@ class Layers:
         return 1 + bits_of([v for module in held for v in (*module.parameters(), *module.buffers())]) if held else 0
 
 
+def has_flop_counter() -> bool:
+    """Returns whether a FlopCounterMode is active on this thread."""
+    return any(type(mode).__name__ == "_FlopCounterMode" for mode in _get_current_dispatch_mode_stack())
+
+
 def clip_factor(clip: float, norm: float) -> float:
     return min(1.0, clip / (norm + 1e-6)) if clip > 0 else 1.0
 
 
 class _Maker:
-    """Makes the layers of ranks."""
-
     def __init__(
-        self,
-        given: Sequence[Any],
-        shape: Shape,
-        shared: Surroundings,
-        contexts: Mapping[int, RankContext],
-        of_stages: Mapping[int, SharedParameter],
-        recomputed: Sequence[int],
+        self, given: Sequence[Any], shape: Shape, shared: Surroundings, contexts: Mapping[int, RankContext],
+        of_stages: Mapping[int, SharedParameter], recomputed: Sequence[int],
     ) -> None:
         """`contexts`: by rank. `of_stages`: parameters that stages share, by id, which get their leaves."""
         self._given, self._shape, self._shared, self._contexts = given, shape, shared, contexts

@@ -1,7 +1,5 @@
 """The loss of a pipeline. It must be a sum over samples, because gradients of micro-batches are added."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import math
@@ -14,7 +12,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from . import _training
 from ._agreement import in_short, reduction_of, trained_in
 from ._given_layers import are_equal
 from ._held_layer import Autocast, value_of
@@ -23,8 +20,8 @@ from ._modules import unchanged
 from ._placed import whole
 from ._random import OpGenerators, RankContext, changed, restore, states
 from ._step_data import StepData
+from ._training import ConfigError
 
-ConfigError = _training.ConfigError
 LossFunction = Callable[..., Tensor]
 
 _TOLERANCES = {torch.float64: 1e-6, torch.float32: 1e-3}  # Relative; of narrower types below
@@ -36,17 +33,8 @@ class CheckedLoss:
     """The user's loss, as ranks of the last stage call it."""
 
     def __init__(
-        self,
-        loss: LossFunction,
-        autocast: Autocast,
-        device: torch.device,
-        contexts: Mapping[int, RankContext],
-        data: StepData,
-        generators: OpGenerators,
-        layers: int,
-        *,
-        checks_sum: bool,
-        is_repeated: bool,
+        self, loss: LossFunction, autocast: Autocast, device: torch.device, contexts: Mapping[int, RankContext],
+        data: StepData, generators: OpGenerators, layers: int, *, checks_sum: bool, is_repeated: bool,
     ) -> None:
         """`contexts`: of rank threads, by thread. `layers`: their number, the index of the loss among them.
         `checks_sum`: refuse a mean. `is_repeated`: a recomputation calls the loss again."""

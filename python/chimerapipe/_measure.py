@@ -1,7 +1,5 @@
 """Measures the time and memory of a user's layers."""
 
-from __future__ import annotations
-
 import statistics
 import time
 from collections.abc import Callable, Sequence
@@ -28,7 +26,8 @@ def measure(
     """
     costs = []
     with torch.inference_mode(False):
-        hidden = mapped(lambda tensor: _leaf(_alone(tensor), tensor.is_floating_point()), as_inputs(example))
+        alone = mapped(lambda tensor: tensor.clone(memory_format=torch.contiguous_format), as_inputs(example))
+        hidden = mapped(lambda tensor: _leaf(tensor, tensor.is_floating_point()), alone)
     for index, layer in enumerate(layers):
         kept = [parameter.grad for parameter in layer.parameters()]
         with torch.inference_mode(False), torch.enable_grad():
@@ -40,13 +39,8 @@ def measure(
 
 
 def profile(
-    model: nn.Module | Sequence[nn.Module],
-    example: Any,
-    *,
-    sizes: Sequence[int] = (),
-    repeats: int = 5,
-    optimizer_bytes: float = 2.0,
-    mesh: Any = None,
+    model: nn.Module | Sequence[nn.Module], example: Any, *, sizes: Sequence[int] = (), repeats: int = 5,
+    optimizer_bytes: float = 2.0, mesh: Any = None,
 ) -> Profile:
     """Measures layers for several micro-batch sizes.
 
@@ -90,19 +84,12 @@ def listed(model: Any, example: Any = None) -> list[Any]:
     return list(layers_of(model, example))
 
 
-def _alone(tensor: Tensor) -> Tensor:
-    """Returns a copy with memory of its own."""
-    return tensor.detach().clone(memory_format=torch.contiguous_format)
-
-
 def _leaf(tensor: Tensor, has_gradient: bool) -> Tensor:
     leaf: Tensor = tensor.detach().requires_grad_(has_gradient)
     return leaf
 
 
-def _measured(
-    layer: nn.Module, example: Any, repeats: int, optimizer_bytes: float, name: str
-) -> tuple[LayerCost, Any]:
+def _measured(layer: nn.Module, example: Any, repeats: int, optimizer_bytes: float, name: str) -> tuple[LayerCost, Any]:
     """Returns also the layer's output, as an example for the next layer."""
     wanted = [tensor for tensor in tensors_of(example) if tensor.requires_grad]
     on = tensors_of(example)[0]
@@ -121,14 +108,9 @@ def _measured(
     backward = statistics.median(whole)
     inner = min(statistics.median(input_alone), backward)
     cost = LayerCost(
-        forward=statistics.median(forward),
-        input_gradient=inner,
-        weight_gradient=backward - inner,
-        weights=weights,
-        state=weights * (1 + optimizer_bytes),
-        activations=_saved_bytes(layer, example),
-        output=float(output.nbytes if is_plain(output) else Layout.of(output).nbytes),
-        name=name,
+        forward=statistics.median(forward), input_gradient=inner, weight_gradient=backward - inner, weights=weights,
+        state=weights * (1 + optimizer_bytes), activations=_saved_bytes(layer, example),
+        output=float(output.nbytes if is_plain(output) else Layout.of(output).nbytes), name=name,
     )
     return cost, mapped(lambda tensor: _leaf(tensor, tensor.requires_grad or is_plain(output)), output)
 

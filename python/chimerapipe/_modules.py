@@ -16,11 +16,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from . import _training
 from ._placed import is_distributed, local_of, placed_as
 from ._random import own_state
-
-ConfigError = _training.ConfigError
+from ._training import ConfigError
 
 OF_TORCH = vars(nn.Module()).keys() | {"_compiled_call_impl"}  # Attributes with rules of their own
 
@@ -113,6 +111,18 @@ def follow_hooks(made: nn.Module, module: nn.Module) -> None:
             del own[key]
         own.update({key: hook for key, hook in hooks.items() if key not in own})
     made._is_full_backward_hook = module._is_full_backward_hook
+
+
+@contextlib.contextmanager
+def eval_mode(modules: Sequence[nn.Module]) -> Iterator[None]:
+    modes = [(part, part.training) for module in modules for part in module.modules()]
+    try:
+        for module in modules:
+            module.eval()
+        yield
+    finally:
+        for part, mode in modes:
+            part.training = mode
 
 
 @contextlib.contextmanager

@@ -1,7 +1,5 @@
 """Muon for pipelines: ranks with a copy of a stage share its iterations."""
 
-from __future__ import annotations
-
 import functools
 import math
 from collections.abc import Callable, Sequence
@@ -12,11 +10,9 @@ from torch import Tensor, nn
 from torch.optim._muon import _zeropower_via_newtonschulz
 from torch.optim.adamw import adamw
 
-from . import _training
 from ._pipeline import Pipeline
 from ._placed import is_distributed
-
-ConfigError = _training.ConfigError
+from ._training import ConfigError
 
 _COEFFICIENTS = 3.4445, -4.7750, 2.0315
 _STEPS, _EPSILON = 5, 1e-7
@@ -78,17 +74,9 @@ class Muon(torch.optim.Optimizer):
     """
 
     def __init__(
-        self,
-        model: Pipeline,
-        lr: float = 1e-3,
-        *,
-        weight_decay: float = 0.1,
-        momentum: float = 0.95,
-        adjust_lr_fn: str = "match_rms_adamw",
-        betas: tuple[float, float] = (0.9, 0.999),
-        eps: float = 1e-8,
-        matrices: Matrices = matrices_of,
-        dtype: torch.dtype | None = None,
+        self, model: Pipeline, lr: float = 1e-3, *, weight_decay: float = 0.1, momentum: float = 0.95,
+        adjust_lr_fn: str = "match_rms_adamw", betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-8,
+        matrices: Matrices = matrices_of, dtype: torch.dtype | None = None,
     ) -> None:
         """All ranks create it together.
 
@@ -146,10 +134,13 @@ class Muon(torch.optim.Optimizer):
         return loss
 
     def _update_matrices(self, group: dict[str, Any], params: Sequence[Tensor]) -> None:
+        for parameter in params:
+            state = self.state[parameter]
+            if "momentum_buffer" not in state:
+                state["momentum_buffer"] = torch.zeros_like(parameter)
+            state["momentum_buffer"].lerp_(parameter.grad, 1 - group["momentum"])
         results = self._shared(group, params)
         for parameter in params:
-            state, momentum = self.state[parameter], group["momentum"]
-            state["momentum_buffer"].lerp_(parameter.grad, 1 - momentum)
             parameter.mul_(1 - group["lr"] * group["weight_decay"])
             for i, matrix in enumerate(self._views[id(parameter)](parameter)):
                 out, columns = matrix.shape
@@ -161,7 +152,7 @@ class Muon(torch.optim.Optimizer):
                 matrix.add_(result.t() if out > columns else result, alpha=-group["lr"] * scale)
 
     def _iterated(self, group: dict[str, Any], parameter: Tensor, index: int) -> Tensor:
-        """Returns the iterations on a matrix after its momentum was updated."""
+        """Returns the iterations on a matrix, whose momentum has been updated."""
         views = self._views[id(parameter)]
         momentum = views(self.state[parameter]["momentum_buffer"])[index]
         gradient = views(parameter.grad)[index]
@@ -169,9 +160,6 @@ class Muon(torch.optim.Optimizer):
 
     def _shared(self, group: dict[str, Any], params: Sequence[Tensor]) -> dict[tuple[int, int], Tensor]:
         """Returns the results for parameters that several processes hold, by id and index of the matrix."""
-        for parameter in params:
-            if "momentum_buffer" not in self.state[parameter]:
-                self.state[parameter]["momentum_buffer"] = torch.zeros_like(parameter)
         results: dict[tuple[int, int], Tensor] = {}
         pending = []
         for ranks, members in self._groups.items():
@@ -195,7 +183,7 @@ class Muon(torch.optim.Optimizer):
                     place = flat[first : first + matrix.numel()].view(sorted(matrix.shape))
                     first += matrix.numel()
                     if ranks[member] == self._rank:
-                        place.copy_(self._first_iterated(group, parameter, i))
+                        place.copy_(self._iterated(group, parameter, i))
                     results[id(parameter), i] = place
                 options = torch.distributed.BroadcastOptions()
                 options.rootRank = member
@@ -203,13 +191,6 @@ class Muon(torch.optim.Optimizer):
         for work in pending:
             self._processes.finish(work)
         return {key: place.to(params[0].device) for key, place in results.items()}
-
-    def _first_iterated(self, group: dict[str, Any], parameter: Tensor, index: int) -> Tensor:
-        """Returns the iterations on a matrix before its momentum was updated."""
-        views, momentum = self._views[id(parameter)], group["momentum"]
-        gradient = views(parameter.grad)[index]
-        newer = views(self.state[parameter]["momentum_buffer"])[index].lerp(gradient, 1 - momentum)
-        return orthogonalized(gradient.lerp(newer, momentum), self._dtype or parameter.dtype)
 
     def _update_others(self, group: dict[str, Any], params: Sequence[Tensor]) -> None:
         for parameter in params:
@@ -219,17 +200,8 @@ class Muon(torch.optim.Optimizer):
                 state["exp_avg"], state["exp_avg_sq"] = torch.zeros_like(parameter), torch.zeros_like(parameter)
         states = [self.state[parameter] for parameter in params]
         adamw(
-            list(params),
-            [p.grad for p in params],
-            [state["exp_avg"] for state in states],
-            [state["exp_avg_sq"] for state in states],
-            [],
-            [state["step"] for state in states],
-            amsgrad=False,
-            beta1=group["betas"][0],
-            beta2=group["betas"][1],
-            lr=group["lr"],
-            weight_decay=group["weight_decay"],
-            eps=group["eps"],
-            maximize=False,
+            list(params), [p.grad for p in params], [state["exp_avg"] for state in states],
+            [state["exp_avg_sq"] for state in states], [], [state["step"] for state in states], amsgrad=False,
+            beta1=group["betas"][0], beta2=group["betas"][1], lr=group["lr"], weight_decay=group["weight_decay"],
+            eps=group["eps"], maximize=False,
         )

@@ -1,7 +1,5 @@
 """The user's names of parameters and buffers, as in the model that a plain program has."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -38,9 +38,7 @@ class Op(NamedTuple):
     @staticmethod
     def of_fields(fields: Mapping[str, Any]) -> Op:
         """Returns the op of a JSON object."""
-        return Op(
-            fields["op"], fields["stage"], fields["micro_batch"], fields["replica"], fields.get("weight_version")
-        )
+        return Op(fields["op"], fields["stage"], fields["micro_batch"], fields["replica"], fields.get("weight_version"))
 
     def fields(self) -> dict[str, Any]:
         """Returns the JSON object."""

@@ -1,7 +1,5 @@
 """Partitions of layers into stages, by cost."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -42,9 +40,7 @@ class Partition:
             held = self.layer_costs[first : first + count]
             rows.append(
                 {
-                    "stage": stage,
-                    "first_layer": first,
-                    "last_layer": first + count - 1,
+                    "stage": stage, "first_layer": first, "last_layer": first + count - 1,
                     "forward": sum(layer.forward for layer in held),
                     "backward": sum(layer.input_gradient + layer.weight_gradient for layer in held),
                     "weight_bytes": sum(layer.weights for layer in held),
@@ -77,13 +73,8 @@ class Partition:
 
 
 def partition(
-    layers: Sequence[LayerCost] | Any,
-    schedule: Schedule | int,
-    example: Any = None,
-    *,
-    memory: float = 0.0,
-    recompute: bool = False,
-    mesh: Any = None,
+    layers: Sequence[LayerCost] | Any, schedule: Schedule | int, example: Any = None, *, memory: float = 0.0,
+    recompute: bool = False, mesh: Any = None,
 ) -> Partition:
     """Partitions layers so that the schedule's workers, each with all its stages, are balanced (src/plan/balance.h).
 

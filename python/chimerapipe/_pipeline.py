@@ -1,8 +1,5 @@
 """Training with a synchronous schedule on the C++ executor."""
 
-from __future__ import annotations
-
-import functools
 import operator
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -19,8 +16,8 @@ from ._torch_version import require_same_torch
 require_same_torch()
 from . import _training  # noqa: E402
 from ._agreement import digest, facts_of_layers, in_short, versions  # noqa: E402
-from ._calls import Agreement, Call  # noqa: E402
-from ._checkpoint import CheckpointError, Checkpoints, LoadedCheckpoint, Saving  # noqa: E402
+from ._calls import Agreement, Call, Choices  # noqa: E402
+from ._checkpoint import Checkpoints, LoadedCheckpoint, Saving  # noqa: E402
 from ._devices import own_device, uses_nccl  # noqa: E402
 from ._distributed import is_sharded  # noqa: E402
 from ._given_layers import LayerOrFactory, Recompute, recomputed_stages  # noqa: E402
@@ -29,17 +26,16 @@ from ._layers import Layers  # noqa: E402
 from ._loss import CheckedLoss, Count, require_sum  # noqa: E402
 from ._measure import listed  # noqa: E402
 from ._messages import mapped  # noqa: E402
+from ._modules import eval_mode  # noqa: E402
 from ._placed import settled  # noqa: E402
 from ._processes import Processes, close_at_exit  # noqa: E402
 from ._random import OpGenerators, RankContext  # noqa: E402
 from ._run import Results, Run  # noqa: E402
 from ._shape import Shape  # noqa: E402
 from ._step_data import MicroBatches, StepData  # noqa: E402
+from ._training import CheckpointError, ConfigError, PeerLostError  # noqa: E402
 
 __all__ = ["CheckpointError", "ConfigError", "LoadedCheckpoint", "PeerLostError", "Pipeline", "Saving", "Step"]
-
-ConfigError = _training.ConfigError
-PeerLostError = _training.PeerLostError
 
 
 @dataclass(frozen=True)
@@ -67,21 +63,11 @@ class Pipeline:
     """
 
     def __init__(
-        self,
-        layers: nn.Module | Sequence[LayerOrFactory],
-        loss: Callable[..., Tensor],
-        schedule: Schedule,
-        *,
-        micro_batch_size: int = 1,
-        partition: Sequence[int] | Partition = (),
-        data_parallel: int = 1,
-        mesh: Any = None,
-        recompute: Recompute = False,
-        device: torch.device | str = "cpu",
-        reduction: str = "natural",
-        count: Callable[[Any], int] = Tensor.numel,
-        check_loss: bool = True,
-        check_data: bool = True,
+        self, layers: nn.Module | Sequence[LayerOrFactory], loss: Callable[..., Tensor], schedule: Schedule, *,
+        micro_batch_size: int = 1, partition: Sequence[int] | Partition = (), data_parallel: int = 1, mesh: Any = None,
+        recompute: Recompute = False, device: torch.device | str = "cpu", reduction: str = "natural",
+        count: Callable[[Any], int] = Tensor.numel, check_loss: bool = True, check_data: bool = True,
+        adapt: str = "documents",
     ) -> None:
         """All ranks pass the same arguments.
 
@@ -102,6 +88,7 @@ class Pipeline:
         `check_data`: compare hashes of inputs and targets over processes, in the first two calls and in every 64th:
         equal in a group, different in different groups. A hash reads a gigabyte per second. False for groups that shall
         train on equal batches.
+        `adapt`: `documents` uses `work=` of `step`, `none` ignores it. `all` is for `chimera train`.
 
         Raises ConfigError for impossible arguments.
         """
@@ -110,17 +97,60 @@ class Pipeline:
         given = together.all_or_none(lambda: _layers_in(layers))
         arguments: dict[str, Any] = {"schedule": schedule, "partition": partition, "recompute": recompute}
         arguments |= {"micro_batch_size": micro_batch_size, "data_parallel": data_parallel, "reduction": reduction}
+        arguments["adapt"] = adapt
         facts = {"versions": versions(), **facts_of_layers(given), "loss": in_short(loss)}
         facts |= {"count": in_short(count), **{name: _as_text(value) for name, value in arguments.items()}}
         self._processes.require_equal({**facts, "device": str(device).partition(":")[0]})
         arguments |= {"device": device, "check_loss": bool(check_loss), "check_data": bool(check_data)}
-        make = functools.partial(_assembled, self._processes, layers, given, loss, count, **arguments)
-        parts: _Parts = together.all_or_none(make)
-        self._shape, self._layers, self._run, self._agreement = parts.shape, parts.layers, parts.run, parts.agreement
-        self._checkpoints, self._results, self._surroundings = parts.checkpoints, parts.results, parts.surroundings
-        self._contexts, self._recomputed = parts.contexts, parts.recomputed
+        together.all_or_none(lambda: self._assemble(layers, given, loss, count, **arguments))
         close_at_exit(self)
         self._run.connect()
+
+    def _assemble(
+        self, model: Any, given: Sequence[Any], loss: Callable[..., Tensor], count: Callable[[Any], int], *,
+        schedule: Schedule, partition: Sequence[int] | Partition, recompute: Recompute, micro_batch_size: Any,
+        data_parallel: Any, reduction: Any, adapt: Any, device: torch.device | str, check_loss: bool, check_data: bool,
+    ) -> None:
+        """Makes the parts, without connections. Raises ConfigError for impossible arguments."""
+        if not isinstance(schedule, Schedule):
+            raise ConfigError(f"schedule: got a {type(schedule).__name__}; use cp.schedule or cp.Schedule")
+        require_sum(loss)
+        micro_batch_size, width = _whole("micro_batch_size", micro_batch_size), _whole("data_parallel", data_parallel)
+        reduction = str(reduction)
+        if adapt not in ("none", "documents"):
+            hint = ": the package does not follow the speeds of ranks, as `chimera train --adapt all` does"
+            raise ConfigError(f"adapt: got {adapt!r}{hint if adapt == 'all' else ''}; give 'documents' or 'none'")
+        if torch.get_default_device().type == "meta":
+            raise ConfigError("the default device is meta, which holds no values; make the pipeline outside of it")
+        processes, world = self._processes, self._processes.world
+        where = own_device(device, world, deterministic=reduction == "canonical")
+        self._recomputed = recomputed = recomputed_stages(recompute, schedule.stages)
+        plan = _training.Plan(
+            schedule.to_json(), len(given), _numbers_of_layers(partition), width, micro_batch_size, recomputed,
+            reduction, uses_nccl(where, world),
+        )
+        _require_processes(processes, plan.num_ranks, f"{width} groups of {len(schedule.workers)} workers")
+        self._shape = shape = Shape(plan, schedule, width, processes)
+        autocast, generators, data = Autocast(where), OpGenerators(where, given), StepData()
+        of_threads: dict[int, RankContext] = {}
+        threads = shape.ranks if len(shape.ranks) > 1 else []
+        contexts = {r: RankContext(r, of_threads) for r in threads} or {shape.ranks[0]: RankContext()}
+        checked = CheckedLoss(
+            loss, autocast, where, of_threads, data, generators, len(given), checks_sum=check_loss,
+            is_repeated=schedule.stages - 1 in recomputed,
+        )
+        counted = Count(count, data)
+        self._surroundings = surroundings = Surroundings(where, autocast, data, generators)
+        self._layers = layers = Layers(model, given, shape, processes, surroundings, contexts, recomputed, reduction)
+        self._contexts, choices = contexts, Choices(check_data, adapt == "documents", reduction == "canonical")
+        self._agreement = Agreement(processes, shape, layers, checked, counted, generators, autocast, choices)
+        self._run = run = Run(processes, shape, layers, checked, counted)
+        self._results = Results(processes, shape, run, data, where)
+        layout = {"schedule": schedule.name, "stages": schedule.stages, "workers": len(schedule.workers)}
+        layout |= {"micro_batches": schedule.micro_batches, "micro_batch_size": micro_batch_size}
+        layout |= {"data_parallel": width, "partition": [end - first for first, end in plan.stage_layers]}
+        layout |= {"recompute": recomputed, "reduction": reduction, "device": where.type}
+        self._checkpoints = Checkpoints(processes, shape, layers, run, self._agreement, generators, layout)
 
     def close(self) -> None:
         """Ends the pipeline and closes its connections, as the end of the program does; all ranks call it together."""
@@ -173,17 +203,10 @@ class Pipeline:
         return self._shape.holds(self._shape.stages - 1)
 
     def step(
-        self,
-        inputs: Any,
-        targets: Any,
-        *more: Any,
-        optimizer: torch.optim.Optimizer | None = None,
-        clip: float | None = None,
-        scaler: torch.amp.GradScaler | None = None,
-        scale_loss: float | Callable[[Tensor], Tensor] = 1.0,
-        loss_kwargs: Mapping[str, Any] | None = None,
-        zero_gradients: bool = True,
-        return_outputs: bool = False,
+        self, inputs: Any, targets: Any, *more: Any, optimizer: torch.optim.Optimizer | None = None,
+        clip: float | None = None, scaler: torch.amp.GradScaler | None = None,
+        scale_loss: float | Callable[[Tensor], Tensor] = 1.0, loss_kwargs: Mapping[str, Any] | None = None,
+        zero_gradients: bool = True, return_outputs: bool = False, work: Sequence[float] | None = None,
     ) -> Step:
         """Trains on a mini-batch.
 
@@ -200,6 +223,8 @@ class Pipeline:
         `loss_kwargs`: keyword arguments of the loss, equal for all micro-batches.
         `zero_gradients`: False adds to the gradients that `.grad` holds, for an update after several steps.
         `return_outputs`: fill `Step.outputs` and `Step.losses`.
+        `work`: of each micro-batch, equal on all ranks of a group, such as the sum of squared lengths of documents.
+        Micro-batches then stand in those places of the schedule where the step is fast; the results are the same.
 
         Gradients of the mean loss stay in `.grad`. Raises ConfigError for wrong inputs, and exceptions of modules
         unchanged.
@@ -211,13 +236,12 @@ class Pipeline:
             )
         updated = [] if zero_gradients else self._layers.updated
         before = [(parameter, parameter.grad.clone()) for _, parameter in updated if parameter.grad is not None]
-        call = Call(
-            "step", inputs, targets, optimizer, clip, scaler, scale_loss, loss_kwargs, zero_gradients, return_outputs
-        )
+        given = (inputs, targets, optimizer, clip, scaler, scale_loss, loss_kwargs, zero_gradients, return_outputs)
+        call = Call("step", *given, work=work)
         with self._run.alone():
-            given = self._prepare(call)
+            tensors = self._prepare(call)
             self._begin_ops()
-            loss, norm, is_skipped = self._run.step(call, *given, before)
+            loss, norm, is_skipped = self._run.step(call, *tensors, before)
             self._layers.end_call()
             outputs, losses = self._results.of(call)
         step = self._checkpoints.last = Step(loss, norm, is_skipped, outputs, losses)
@@ -227,28 +251,16 @@ class Pipeline:
     def validate(self, inputs: Any, targets: Any, *, loss_kwargs: Mapping[str, Any] | None = None) -> float: ...
     @overload
     def validate(
-        self,
-        inputs: Any,
-        targets: Any,
-        *,
-        loss_kwargs: Mapping[str, Any] | None = None,
-        return_outputs: Literal[True],
+        self, inputs: Any, targets: Any, *, loss_kwargs: Mapping[str, Any] | None = None, return_outputs: Literal[True],
         gather: bool = False,
     ) -> tuple[float, Any]: ...
     def validate(
-        self,
-        inputs: Any,
-        targets: Any,
-        *,
-        loss_kwargs: Mapping[str, Any] | None = None,
-        return_outputs: bool = False,
+        self, inputs: Any, targets: Any, *, loss_kwargs: Mapping[str, Any] | None = None, return_outputs: bool = False,
         gather: bool = False,
     ) -> float | tuple[float, Any]:
         """Returns the mean loss of a mini-batch in eval mode, equal on every rank; with `return_outputs` also the
         outputs, as `predict` does."""
-        call = Call(
-            "validate", inputs, targets, loss_kwargs=loss_kwargs, return_outputs=return_outputs, gather=gather
-        )
+        call = Call("validate", inputs, targets, loss_kwargs=loss_kwargs, return_outputs=return_outputs, gather=gather)
         loss, outputs = self._forwards(call)
         return (loss, outputs) if return_outputs else loss
 
@@ -276,25 +288,20 @@ class Pipeline:
 
     def _begin_ops(self) -> None:
         """Forgets earlier results."""
-        self._surroundings.data.begin()
+        self._surroundings.data.results = {}
         for layer in self._layers.every:
             layer.prepare()
 
     def _forwards(self, call: Call) -> tuple[float, Any]:
-        """Returns mean loss and outputs."""
         with torch.inference_mode(False), self._run.alone():
             given = self._prepare(call)
-            training = [(module, module.training) for layer in self._layers.every for module in layer.module.modules()]
             try:
-                for layer in self._layers.every:
-                    layer.module.eval()
-                loss = self._run.validate(*given, self._begin_ops)
-                self._layers.end_call()
-                return loss, self._results.of(call)[0]
+                with eval_mode([layer.module for layer in self._layers.every]):
+                    loss = self._run.validate(*given, self._begin_ops)
+                    self._layers.end_call()
+                    return loss, self._results.of(call)[0]
             finally:
                 self._layers.release()
-                for module, mode in training:
-                    module.training = mode
 
     def parameters(self) -> Iterator[nn.Parameter]:
         """Yields this process's trained parameters for an optimizer, each once; an empty one if it has none. Replicas
@@ -338,32 +345,17 @@ class Pipeline:
 
     @overload
     def save_checkpoint(
-        self,
-        folder: str | os.PathLike[str],
-        *,
-        optimizer: torch.optim.Optimizer | None = None,
-        extra: Mapping[str, Any] | None = None,
-        keep: int = 0,
-        wait: Literal[True] = True,
+        self, folder: str | os.PathLike[str], *, optimizer: torch.optim.Optimizer | None = None,
+        extra: Mapping[str, Any] | None = None, keep: int = 0, wait: Literal[True] = True,
     ) -> str: ...
     @overload
     def save_checkpoint(
-        self,
-        folder: str | os.PathLike[str],
-        *,
-        optimizer: torch.optim.Optimizer | None = None,
-        extra: Mapping[str, Any] | None = None,
-        keep: int = 0,
-        wait: Literal[False],
+        self, folder: str | os.PathLike[str], *, optimizer: torch.optim.Optimizer | None = None,
+        extra: Mapping[str, Any] | None = None, keep: int = 0, wait: Literal[False],
     ) -> Saving: ...
     def save_checkpoint(
-        self,
-        folder: str | os.PathLike[str],
-        *,
-        optimizer: torch.optim.Optimizer | None = None,
-        extra: Mapping[str, Any] | None = None,
-        keep: int = 0,
-        wait: bool = True,
+        self, folder: str | os.PathLike[str], *, optimizer: torch.optim.Optimizer | None = None,
+        extra: Mapping[str, Any] | None = None, keep: int = 0, wait: bool = True,
     ) -> str | Saving:
         """Writes `folder/step-N` and returns its path; collective.
 
@@ -399,98 +391,6 @@ def _layers_in(given: Any) -> list[Any]:
             "holds itself; call fully_shard for each layer instead"
         )
     return listed(given)
-
-
-@dataclass(frozen=True)
-class _Parts:
-    """Parts of a pipeline."""
-
-    shape: Shape
-    layers: Layers
-    run: Run
-    agreement: Agreement
-    checkpoints: Checkpoints
-    results: Results
-    surroundings: Surroundings
-    contexts: dict[int, RankContext]
-    recomputed: list[int]
-
-
-def _assembled(
-    processes: Processes,
-    model: Any,
-    given: Sequence[Any],
-    loss: Callable[..., Tensor],
-    count: Callable[[Any], int],
-    *,
-    schedule: Schedule,
-    partition: Sequence[int] | Partition,
-    recompute: Recompute,
-    micro_batch_size: Any,
-    data_parallel: Any,
-    reduction: Any,
-    device: torch.device | str,
-    check_loss: bool,
-    check_data: bool,
-) -> _Parts:
-    """Makes the parts of a pipeline, without connections. Raises ConfigError for impossible arguments."""
-    if not isinstance(schedule, Schedule):
-        raise ConfigError(f"schedule: got a {type(schedule).__name__}; use cp.schedule or cp.Schedule")
-    require_sum(loss)
-    micro_batch_size, width = _whole("micro_batch_size", micro_batch_size), _whole("data_parallel", data_parallel)
-    reduction = str(reduction)
-    if torch.get_default_device().type == "meta":
-        raise ConfigError("the default device is meta, which holds no values; make the pipeline outside of it")
-    world = processes.world
-    where = own_device(device, world, deterministic=reduction == "canonical")
-    recomputed = recomputed_stages(recompute, schedule.stages)
-    plan = _training.Plan(
-        schedule.to_json(),
-        len(given),
-        _numbers_of_layers(partition),
-        width,
-        micro_batch_size,
-        recomputed,
-        reduction,
-        uses_nccl(where, world),
-    )
-    _require_processes(processes, plan.num_ranks, f"{width} groups of {len(schedule.workers)} workers")
-    shape = Shape(plan, schedule, width, processes)
-    autocast, generators, data = Autocast(where), OpGenerators(where), StepData()
-    of_threads: dict[int, RankContext] = {}
-    are_threads = len(shape.ranks) > 1
-    contexts = {r: RankContext(r, of_threads) if are_threads else RankContext() for r in shape.ranks}
-    checked = CheckedLoss(
-        loss,
-        autocast,
-        where,
-        of_threads,
-        data,
-        generators,
-        len(given),
-        checks_sum=check_loss,
-        is_repeated=schedule.stages - 1 in recomputed,
-    )
-    counted = Count(count, data)
-    surroundings = Surroundings(where, autocast, data, generators)
-    layers = Layers(model, given, shape, processes, surroundings, contexts, recomputed, reduction)
-    agreement = Agreement(processes, shape, layers, checked, counted, generators, autocast, check_data)
-    run = Run(processes, shape, layers, checked, counted)
-    results = Results(processes, shape, run, data, where)
-    layout = {
-        "schedule": schedule.name,
-        "stages": schedule.stages,
-        "workers": len(schedule.workers),
-        "micro_batches": schedule.micro_batches,
-        "micro_batch_size": micro_batch_size,
-        "data_parallel": width,
-        "partition": [end - first for first, end in plan.stage_layers],
-        "recompute": recomputed,
-        "reduction": reduction,
-        "device": where.type,
-    }
-    checkpoints = Checkpoints(processes, shape, layers, run, agreement, generators, layout)
-    return _Parts(shape, layers, run, agreement, checkpoints, results, surroundings, contexts, recomputed)
 
 
 def _numbers_of_layers(partition: Any) -> list[int]:

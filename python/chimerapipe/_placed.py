@@ -1,7 +1,5 @@
 """DTensors as values between stages: the local tensor travels, and the receiver places it on its own mesh."""
 
-from __future__ import annotations
-
 import functools
 import sys
 from collections.abc import Iterable
@@ -57,11 +55,13 @@ def _awaiting() -> Any:
 
 def placed_as(other: Tensor, local: Tensor) -> Tensor:
     """Returns a DTensor with the shape and placements of another DTensor, of which this rank has `local`."""
+    return _placed(local, other.device_mesh, other.placements, other.shape, other.stride())
+
+
+def _placed(local: Tensor, mesh: Any, placements: Any, shape: Any, stride: Any) -> Tensor:
     from torch.distributed.tensor import DTensor
 
-    made: Tensor = DTensor.from_local(
-        local, other.device_mesh, other.placements, run_check=False, shape=other.shape, stride=other.stride()
-    )
+    made: Tensor = DTensor.from_local(local, mesh, placements, run_check=False, shape=shape, stride=stride)
     return made
 
 
@@ -129,14 +129,9 @@ class Meshes:
 
     def placed(self, local: Tensor, place: Place) -> Tensor:
         """Returns the DTensor of which this rank has `local`."""
-        from torch.distributed.tensor import DTensor
-
         if place.names not in self._known:
             raise TypeError(
                 f"it gets a DTensor on a mesh {place.names}, but no layer of this rank has a parameter on such a mesh; "
                 "return a plain tensor, such as .full_tensor()"
             )
-        made: Tensor = DTensor.from_local(
-            local, self._known[place.names], place.placements, run_check=False, shape=place.sizes, stride=place.strides
-        )
-        return made
+        return _placed(local, self._known[place.names], place.placements, place.sizes, place.strides)

@@ -1,7 +1,5 @@
 """The planner (docs/planner.md)."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -39,8 +37,8 @@ class Candidate:
     """b, in samples."""
     partition: tuple[int, ...]
     """Layers of each stage."""
-    recompute: tuple[int, ...]
-    """Stages with activation checkpointing."""
+    recompute: tuple[int, ...] | str
+    """Stages with activation checkpointing; of a preset also levels of its blocks, such as `cheap:4+full:2`."""
     step_seconds: float
     samples_per_second: float
     bubble_ratio: float
@@ -75,7 +73,8 @@ class Candidate:
         sizes = ("data_parallel", "stages", "micro_batches", "micro_batch_size")
         layout = {name: getattr(self, name) for name in sizes}
         layers = {"partition": ",".join(map(str, self.partition))}
-        layers["recompute"] = ",".join(map(str, self.recompute)) or "none"
+        stages = self.recompute if isinstance(self.recompute, str) else ",".join(map(str, self.recompute))
+        layers["recompute"] = stages or "none"
         costs = ("step_seconds", "samples_per_second", "bubble_ratio", "peak_memory_bytes")
         numbers = {name: getattr(self, name) for name in costs}
         return {"schedule": self.name, **self.parameters, **layout, **layers, **numbers}
@@ -122,7 +121,8 @@ class Plan(Sequence[Candidate]):
     def __str__(self) -> str:
         lines = ["     s/step   samples/s  bubble      GiB  recompute"]
         for place, each in enumerate(self.candidates, 1):
-            stages = f"{len(each.recompute)} stages" if each.recompute else "none"
+            levels = isinstance(each.recompute, str)
+            stages = "blocks" if levels else f"{len(each.recompute)} stages" if each.recompute else "none"
             numbers = f"{each.step_seconds:>8.4g}  {each.samples_per_second:>10.4g}  {each.bubble_ratio:>6.3f}"
             lines.append(f"{place:>2} {numbers}  {each.peak_memory_bytes / 2**30:>7.3f}  {stages:<9}  {each.words}")
         return "\n".join(lines)
@@ -134,22 +134,10 @@ def machines() -> list[str]:
 
 
 def plan(
-    model: str | Profile,
-    *,
-    workers: int,
-    mini_batch: int,
-    memory: float | None = None,
-    machine: str | os.PathLike[str] | None = None,
-    schedules: Sequence[str] = (),
-    stages: Sequence[int] = (),
-    data_parallel: Sequence[int] = (),
-    micro_batch_sizes: Sequence[int] = (),
-    partition: str = "balanced",
-    shard_optimizer: bool = False,
-    sync: str = "eager-opt",
-    top: int = 10,
-    mesh: Any = None,
-    **workload: Any,
+    model: str | Profile, *, workers: int, mini_batch: int, memory: float | None = None,
+    machine: str | os.PathLike[str] | None = None, schedules: Sequence[str] = (), stages: Sequence[int] = (),
+    data_parallel: Sequence[int] = (), micro_batch_sizes: Sequence[int] = (), partition: str = "balanced",
+    shard_optimizer: bool = False, sync: str = "eager-opt", top: int = 10, mesh: Any = None, **workload: Any,
 ) -> Plan:
     """Ranks the ways to train on P = `workers`: W, D, b, schedule, partition and activation checkpointing.
 
@@ -196,11 +184,8 @@ def plan(
     report = answer["report"]
     opened = zip(report["candidates"], answer["open"], strict=True)
     return Plan(
-        tuple(_candidate(found, each, isinstance(model, str)) for found, each in opened),
-        report["considered"],
-        report["too_large"],
-        answer["machine"],
-        answer["memory_bytes"],
+        tuple(_candidate(found, each, isinstance(model, str)) for found, each in opened), report["considered"],
+        report["too_large"], answer["machine"], answer["memory_bytes"],
     )
 
 
@@ -253,10 +238,8 @@ def _measured(profile: Profile) -> list[dict[str, Any]]:
                 {"micro_batch_size": size, **{name: getattr(costs[index], name) for name in _TIMES}}
                 for size, costs in sorted(profile.sizes.items())
             ],
-            "weights": layer.weights,
-            "state": layer.state,
-            "activations": layer.activations / samples,
-            "output": layer.output / samples,
+            "weights": layer.weights, "state": layer.state,
+            "activations": layer.activations / samples, "output": layer.output / samples,
         }
         for index, layer in enumerate(profile.layers)
     ]
@@ -266,22 +249,16 @@ def _candidate(found: Mapping[str, Any], opened: Mapping[str, Any], is_preset: b
     layers = tuple(opened["layers"])
     recompute = found["recompute"]
     every = {"none": (), "full": tuple(range(len(layers)))}
+    stages = recompute if ":" in recompute else every.get(recompute)
+    if stages is None:
+        stages = tuple(map(int, recompute.split(",")))
     return Candidate(
-        name=found["schedule"],
-        parameters=opened["schedule"]["parameters"],
-        data_parallel=found["data_parallel"],
-        stages=found["stages"],
-        micro_batches=found["micro_batches"],
-        micro_batch_size=found["micro_batch_size"],
-        partition=layers,
-        recompute=every[recompute] if recompute in every else tuple(map(int, recompute.split(","))),
-        step_seconds=found["step_seconds"],
-        samples_per_second=found["sequences_per_second"],
-        bubble_ratio=found["bubble_ratio"],
-        peak_memory_bytes=found["peak_memory_bytes"],
-        worker_memory_bytes=tuple(found["worker_memory_bytes"]),
-        least_seconds=opened["least_seconds"],
-        costs=Costs.from_json(opened["costs"]["file"]),
-        words=opened["words"],
+        name=found["schedule"], parameters=opened["schedule"]["parameters"], data_parallel=found["data_parallel"],
+        stages=found["stages"], micro_batches=found["micro_batches"], micro_batch_size=found["micro_batch_size"],
+        partition=layers, recompute=stages,
+        step_seconds=found["step_seconds"], samples_per_second=found["sequences_per_second"],
+        bubble_ratio=found["bubble_ratio"], peak_memory_bytes=found["peak_memory_bytes"],
+        worker_memory_bytes=tuple(found["worker_memory_bytes"]), least_seconds=opened["least_seconds"],
+        costs=Costs.from_json(opened["costs"]["file"]), words=opened["words"],
         train=tuple(opened["train"]) if is_preset else (),
     )

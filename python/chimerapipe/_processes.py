@@ -24,11 +24,10 @@ from torch import Tensor
 
 from . import _training, _waiting
 from ._agreement import Facts, first_difference
-from ._devices import require_own_gpus
+from ._devices import bind_near, require_own_gpus
 from ._launcher import LauncherError, default_group, is_on_one_host, known_place, meeting, place, server
 from ._messages import mapped
-
-ConfigError = _training.ConfigError
+from ._training import ConfigError
 
 # All processes of a group create rendezvous and tasks in the same order
 _SEQUENCES: defaultdict[str, itertools.count[int]] = defaultdict(itertools.count)
@@ -105,19 +104,14 @@ class Processes:
             self._run.close(has_failed=getattr(sys, "last_value", None) is not None)
         self._all = self._run = None
 
-    def gathered(self, value: Any) -> list[Any]:
-        """Returns the values of all ranks."""
-        return self.told(value)
-
     def all_or_none(self, call: Callable[[], Any]) -> Any:
         """Returns `call()`. If it fails on a rank, that rank raises its error, the others OtherRankError."""
-        return _outcome(self.rank, call, self.gathered)
+        return _outcome(self.rank, call, self.told)
 
     def leave(self) -> None:
         """Does nothing: every part is collective."""
 
     def exchanged(self, words: str) -> list[str]:
-        """Returns the texts of all ranks."""
         return [words] if self.world == 1 else self._words().exchange(words)
 
     def require_equal(self, facts: Facts) -> None:
@@ -189,9 +183,7 @@ class Processes:
 
     def store(self) -> Any:
         """Returns a new key-value store of all processes, None for a single one. All ranks call it together."""
-        if self.world == 1:
-            return None
-        return self._new_store("store")
+        return None if self.world == 1 else self._new_store("store")
 
     def _new_store(self, kind: str) -> Any:
         return torch.distributed.PrefixStore(self._new_name(kind), common_store())
@@ -225,18 +217,15 @@ class Processes:
 
     def task(self, call: str = "") -> CollectiveTask:
         """Returns a task for another thread, or one that finds ranks in other calls than `call`."""
-        if self.world == 1:
-            return self
-        return self._words(self._wait(call) if call else None)
+        return self if self.world == 1 else self._words(self._wait(call) if call else None)
 
     def _words(self, wait: _waiting.Wait | None = None, kind: str = "task") -> _StoreTask:
         return _StoreTask(common_store(), self._new_name(kind), self.rank, self.world, wait)
 
     def join(self, run: _training.Run) -> None:
-        """Connects the transports over Gloo."""
         self._run = run
         store, key = common_store(), self._new_name("rendezvous")
-        hosts = self._hosts(store)
+        hosts = self._words(kind="hosts").exchange(socket.gethostname())
         together = is_on_one_host()
         if together or (together is None and len(set(hosts)) == 1):
             if self.rank == 0:
@@ -255,16 +244,10 @@ class Processes:
         host, port = store.get(key).decode().split()
         run.join_at_server(host, int(port), self.world)
 
-    def _hosts(self, store: Any) -> list[str]:
-        """Returns the host names of all ranks."""
-        name = self._new_name("hosts")
-        keys = [f"{name}/{rank}" for rank in range(self.world)]
-        store.set(keys[self.rank], socket.gethostname())
-        return [store.get(key).decode() for key in keys]
-
     def join_gpus(self, run: _training.Run, plan: _training.Plan, device: torch.device) -> None:
         """Connects the run over NCCL. All ranks create all communicators in the same order."""
         self._run = run
+        bind_near(device)
         require_own_gpus(self.exchanged(gpu_identity(device)))
         store = self._new_store("groups")
 
@@ -274,7 +257,7 @@ class Processes:
             own = torch.distributed.PrefixStore(name, store)
             return new_backend(own, members.index(self.rank), len(members), device, blocks)
 
-        of_everyone, of_group, of_pair = plan.block_limits(min(self.gathered(multiprocessors(device))))
+        of_everyone, of_group, of_pair = plan.block_limits(min(self.told(multiprocessors(device))))
         everyone = made("everyone", list(range(self.world)), of_everyone)
         groups = [made(f"group {number}", members, of_group) for number, members in enumerate(plan.rank_groups())]
         pairs = {}

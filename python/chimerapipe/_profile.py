@@ -1,7 +1,5 @@
 """Measured costs of layers."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -73,7 +71,18 @@ class Profile(Sequence[LayerCost]):
 
         Raises ScheduleError if the partition does not match.
         """
-        return _stage_costs(self.layers, schedule.stages, partition)
+        stages, layers = schedule.stages, len(self.layers)
+        even, more = divmod(layers, stages)  # The first stages have one more layer
+        counts = list(partition) or [even + (stage < more) for stage in range(stages)]
+        if len(counts) != stages or sum(counts) != layers or min(counts) < 1:
+            raise ScheduleError(f"partition {counts} must be {stages} positive numbers that add up to {layers} layers")
+        ends = list(itertools.accumulate(counts))
+        held = [self.layers[end - count : end] for count, end in zip(counts, ends, strict=True)]
+
+        def total(name: str) -> list[float]:
+            return [sum(getattr(layer, name) for layer in stage) for stage in held]
+
+        return Costs(total("forward"), total("input_gradient"), total("weight_gradient"))
 
     def rows(self) -> list[dict[str, object]]:
         """Returns a dict per layer and micro-batch size, for `pandas.DataFrame`."""
@@ -101,18 +110,3 @@ class Profile(Sequence[LayerCost]):
                 f"{cost.name}"
             )
         return "\n".join(lines)
-
-
-def _stage_costs(layers: Sequence[LayerCost], stages: int, partition: Sequence[int] = ()) -> Costs:
-    """In the even partition, the first stages have one more layer."""
-    even, more = divmod(len(layers), stages)
-    counts = list(partition) or [even + (stage < more) for stage in range(stages)]
-    if len(counts) != stages or sum(counts) != len(layers) or min(counts) < 1:
-        raise ScheduleError(f"partition {counts} must be {stages} positive numbers that add up to {len(layers)} layers")
-    ends = list(itertools.accumulate(counts))
-    held = [layers[end - count : end] for count, end in zip(counts, ends, strict=True)]
-
-    def total(name: str) -> list[float]:
-        return [sum(getattr(layer, name) for layer in stage) for stage in held]
-
-    return Costs(total("forward"), total("input_gradient"), total("weight_gradient"))

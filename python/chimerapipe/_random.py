@@ -16,8 +16,9 @@ import random
 import sys
 import threading
 import types
+import warnings
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -42,14 +43,6 @@ class _Source:
     seed: Callable[[int], object]
 
 
-def _cuda_source(device: torch.device) -> _Source:
-    return _Source(
-        lambda: torch.cuda.get_rng_state(device),
-        lambda state: torch.cuda.set_rng_state(state, device),
-        lambda seed: torch.cuda.default_generators[device.index or 0].manual_seed(seed),
-    )
-
-
 def _numpy_state(numpy: Any) -> State:
     kind, keys, *rest = numpy.random.get_state()
     return (kind, keys.tobytes(), *rest)
@@ -67,11 +60,13 @@ def _sources(device: torch.device) -> dict[str, _Source]:
         "random": _Source(random.getstate, random.setstate, random.seed),
     }
     if device.type == "cuda":
-        found["cuda"] = _cuda_source(device)
+        found["cuda"] = _Source(
+            lambda: torch.cuda.get_rng_state(device), lambda state: torch.cuda.set_rng_state(state, device),
+            lambda seed: torch.cuda.default_generators[device.index or 0].manual_seed(seed),
+        )
     if numpy := sys.modules.get("numpy"):
         found["numpy"] = _Source(
-            lambda: _numpy_state(numpy),
-            lambda state: _set_numpy(numpy, state),
+            lambda: _numpy_state(numpy), lambda state: _set_numpy(numpy, state),
             lambda seed: numpy.random.seed(seed % (1 << 32)),
         )
     return found
@@ -108,17 +103,20 @@ def untouched_generators(device: torch.device) -> Iterator[None]:
         restore(device, saved)
 
 
-def states_of_own(module: nn.Module) -> States:
-    """Returns the states of generators that the module or its parts may draw from, by name: of attributes, items of
-    attributes, and variables of their functions."""
-    found: States = {}
+def own_generators(module: nn.Module) -> dict[str, Any]:
+    """Returns the generators that the module or its parts may draw from, by name: attributes, items of attributes, and
+    variables of their functions."""
+    found: dict[str, Any] = {}
     for prefix, part in module.named_modules():
         functions = [type(part).forward, *vars(part).values()]
         for name, value in {**_items(vars(part)), **_variables(functions)}.items():
-            key = f"{prefix}.{name}" if prefix else name
-            if states := own_state(value):
-                found[key] = states[0]
+            if own_state(value):
+                found[f"{prefix}.{name}" if prefix else name] = value
     return found
+
+
+def states_of(generators: Mapping[str, Any]) -> States:
+    return {name: states[0] for name, each in generators.items() if (states := own_state(each))}
 
 
 def own_state(value: Any) -> tuple[State, Callable[[State], object]] | None:
@@ -163,13 +161,32 @@ class OpGenerators:
     """States of the process's generators in layers and losses that draw: functions of seed, step, first sample of the
     micro-batch, and layer. All schedules, threads and processes draw alike, and so does a second forward."""
 
-    def __init__(self, device: torch.device) -> None:
-        self._device = device
+    def __init__(self, device: torch.device, layers: Sequence[Any]) -> None:
+        """`layers`: of the pipeline; those that are modules may share generators of their own."""
+        self._device, self._layers = device, layers
+        self._holders: dict[int, set[int]] = {}  # Layers that share a generator that one has drawn from, by its id
         self._sources: dict[str, _Source] = {}
         self._late: dict[int, list[tuple[_Source, State]]] = {}  # By thread
         self._loaded: tuple[int, int] | None = None  # The caller's seed at a load, and the loaded one
         self.seed = 0
         """Equal on all ranks."""
+
+    def note_own(self, layer: int, drawn: Mapping[str, Any]) -> None:
+        """Warns once if a layer has drawn from a generator that other layers have too."""
+        has_warned = any(len(holders) > 1 for holders in self._holders.values())
+        for name, generator in drawn.items():
+            modules = [(i, each) for i, each in enumerate(self._layers) if isinstance(each, nn.Module)]
+            known = {i for i, each in modules if any(own is generator for own in own_generators(each).values())}
+            holders = self._holders.setdefault(id(generator), known)
+            holders.add(layer)
+            if len(holders) > 1 and not has_warned:
+                has_warned = True
+                warnings.warn(
+                    f"layers {', '.join(map(str, sorted(holders)))} draw from one generator, '{name}', in the order of "
+                    "the schedule, so other schedules give other results; draw from torch's generator, or give each "
+                    "layer its own",
+                    stacklevel=2,
+                )
 
     def own_seed(self) -> int:
         """Returns the seed that the caller gave to `torch.manual_seed`, or the one of a loaded checkpoint after it."""
@@ -278,7 +295,6 @@ def as_text(saved: States) -> str:
 
 
 def from_text(text: str) -> States:
-    """Returns the states of as_text()."""
     values = json.loads(zlib.decompress(base64.b85decode(text)))
     return {name: _from_json(value) for name, value in values.items()}
 

@@ -1,9 +1,8 @@
 """The run of a pipeline: the executor with its connections."""
 
-from __future__ import annotations
-
 import contextlib
 import math
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -12,7 +11,7 @@ from torch import Tensor, nn
 
 from . import _training
 from ._calls import Call
-from ._devices import uses_nccl
+from ._devices import require_margin, uses_nccl
 from ._distributed import OnLocals, square_norm
 from ._held_layer import Boundaries
 from ._layers import Layers, clip_factor
@@ -87,7 +86,8 @@ class Run:
             sharded.attach()
         with saved_states_in_turn():
             own_clip, skips = 0.0 if clips_here else clip, may_skip or layers.is_distributed
-            loss, norm, is_skipped = self.guarded(lambda: self._engine.step(inputs, targets, own_clip, skips))
+            given = (inputs, targets, own_clip, skips, call.work)
+            loss, norm, is_skipped = self.guarded(lambda: self._engine.step(*given))
         if shares:
             norm = self.guarded(lambda: self._sum_shared(norm))
         if adds:
@@ -153,14 +153,14 @@ class Run:
                 probes.enter_context(layer.probing())
             self._processes.guarded(lambda: self._engine.start(inputs, targets))
         self._layers.release()
-        self._processes.guarded(self._share_draws)
-        self._processes.guarded(self._layers.shared.connect)
-        self._processes.guarded(self._require_equal_copies)
+        for each in (self._share_draws, self._layers.shared.connect, self._require_equal_copies):
+            self._processes.guarded(each)
 
     def _new_engine(self) -> _training.Run:
         for sharded in self._layers.sharded.values():
             sharded.follow()
-        run = self._plain_engine()
+        layers, shape = [self._layers.as_given(held) for held in self._layers.held], self._shape
+        run = _training.Run(shape.plan, layers, shape.rank, self._loss, self._count, self._layers.device)
         if self._layers.parts:
             run.complete_gradients(self._complete_gradients)
         return run
@@ -169,12 +169,10 @@ class Run:
         if stage in self._layers.parts:
             self._layers.parts[stage].complete()
 
-    def _plain_engine(self) -> _training.Run:
-        layers = [self._layers.as_given(held) for held in self._layers.held]
-        return _training.Run(self._shape.plan, layers, self._shape.rank, self._loss, self._count, self._layers.device)
-
     def _connect(self) -> None:
         if uses_nccl(self._layers.device, self._shape.world):
+            processes = weakref.proxy(self._processes)  # The engine holds the function, and they hold the engine
+            self._engine.sum_targets(lambda count: float(processes.rows([count], torch.float64).sum()))
             self._processes.join_gpus(self._engine, self._shape.plan, self._layers.device)
         elif self._shape.world > 1:
             self._processes.join(self._engine)
@@ -190,6 +188,8 @@ class Run:
             for layer in self._layers.every:
                 kept.enter_context(unchanged(layer.module))
             self._processes.guarded(lambda: self._engine.warm_up(inputs, targets, validates))
+        if self._shape.world > 1:
+            self._processes.guarded(lambda: require_margin(self._layers.device))
 
     def _share_draws(self) -> None:
         """Tells replicas, which run no first forward, which generators their layers and the loss draw from."""
@@ -261,14 +261,13 @@ class Results:
         self._of_last_stage: list[Any] | None = None  # The group of its ranks in this group; made at first use
 
     def close(self) -> None:
-        """Closes connections."""
         self._of_last_stage = None
 
     def of(self, call: Call) -> tuple[Any, list[float]]:
         """Returns outputs and losses of all micro-batches of this process's group, if they are wanted here."""
         if not call.return_outputs:
             return None, []
-        own = self._data.results()
+        own = self._data.results
         if self._shape.world == 1:
             parts = [own]
         elif call.gather:

@@ -77,16 +77,9 @@ class Schedule:
     """Data-parallel groups among the workers; more than 1 only around lost workers."""
 
     def __init__(
-        self,
-        workers: Sequence[Sequence[Op | str] | str],
-        placement: Sequence[Sequence[int]] | None = None,
-        name: str = "own",
-        micro_batches: int | None = None,
-        micro_batch_scale: float = 1.0,
-        updates: Updates | None = None,
-        late_forwards: bool = False,
-        order: str | None = None,
-        groups: int = 1,
+        self, workers: Sequence[Sequence[Op | str] | str], placement: Sequence[Sequence[int]] | None = None,
+        name: str = "own", micro_batches: int | None = None, micro_batch_scale: float = 1.0,
+        updates: Updates | None = None, late_forwards: bool = False, order: str | None = None, groups: int = 1,
     ) -> None:
         rows = tuple(tuple(_op(op) for op in (row.split() if isinstance(row, str) else row)) for row in workers)
         places = (_where_first(rows),) if placement is None else tuple(tuple(replica) for replica in placement)
@@ -130,24 +123,12 @@ class Schedule:
 
     @cached_property
     def _text(self) -> str:
-        file: dict[str, Any] = {
-            "format": "chimera-schedule",
-            "version": 1,
-            "name": self.name,
-            "stages": self.stages,
-            "micro_batches": self.micro_batches,
-        }
-        if self.micro_batch_scale != 1:
-            file["micro_batch_scale"] = self.micro_batch_scale
-        if self.groups != 1:
-            file["groups"] = self.groups
-        if self.order is not None:
-            file["order"] = self.order
-        if self.late_forwards:
-            file["late_forwards"] = True
+        file: dict[str, Any] = {"format": "chimera-schedule", "version": 1, "name": self.name, "stages": self.stages}
+        file["micro_batches"] = self.micro_batches
+        usual = {"micro_batch_scale": 1, "groups": 1, "order": None, "late_forwards": False}
+        file |= {name: getattr(self, name) for name, value in usual.items() if getattr(self, name) != value}
         if self.updates is not None:
-            file["synchronous"] = False
-            file["micro_batches_per_update"] = self.updates.micro_batches
+            file |= {"synchronous": False, "micro_batches_per_update": self.updates.micro_batches}
             file["weight_versions"] = self.updates.versions
             if self.updates.delay is not None:
                 file["update_delay"] = self.updates.delay
@@ -179,14 +160,8 @@ class Schedule:
         `strict_order`: reports gradients accumulated out of sample order.
         `fields`: others of the request (docs/playground.md), such as `pairs` or `memory`.
         """
-        request: dict[str, object] = {
-            "do": "check",
-            "schedule": {"text": self._text},
-            "strict_order": strict_order,
-            "max_in_flight": max_in_flight,
-            **fields,
-        }
-        answer = ask(request)
+        request: dict[str, object] = {"do": "check", "schedule": {"text": self._text}, "strict_order": strict_order}
+        answer = ask({**request, "max_in_flight": max_in_flight, **fields})
         found = zip(answer["report"]["violations"], answer["excerpts"], strict=True)
         return [self._violation(finding, excerpt) for finding, excerpt in found]
 
@@ -196,22 +171,10 @@ class Schedule:
         return Violation(finding["kind"], finding["message"], finding["level"], places, ops, excerpt)
 
     def simulate(
-        self,
-        costs: Costs | None = None,
-        *,
-        forward: float = 1.0,
-        backward: float = 2.0,
-        weight_gradient: float | None = None,
-        latency: float = 0.0,
-        stage_factors: Sequence[float] | None = None,
-        all_reduce: float = 0.0,
-        weights: float = 0.0,
-        activations: float = 0.0,
-        steps: int = 1,
-        sync: str = "eager-opt",
-        data_parallel: int = 1,
-        blocking_sends: bool = False,
-        **fields: Any,
+        self, costs: Costs | None = None, *, forward: float = 1.0, backward: float = 2.0,
+        weight_gradient: float | None = None, latency: float = 0.0, stage_factors: Sequence[float] | None = None,
+        all_reduce: float = 0.0, weights: float = 0.0, activations: float = 0.0, steps: int = 1,
+        sync: str = "eager-opt", data_parallel: int = 1, blocking_sends: bool = False, **fields: Any,
     ) -> Timeline:
         """Simulates the schedule with `costs` per stage, or with times for a worker's share of the model, in any unit.
 
@@ -227,28 +190,16 @@ class Schedule:
 
         Raises ScheduleError if the schedule cannot run.
         """
-        request: dict[str, object] = {
-            "schedule": {"text": self._text},
-            "steps": steps,
-            "sync": sync,
-            "data_parallel": data_parallel,
-            "blocking_sends": blocking_sends,
-        }
+        request: dict[str, object] = {"schedule": {"text": self._text}, "steps": steps, "sync": sync}
+        request |= {"data_parallel": data_parallel, "blocking_sends": blocking_sends}
         names = {"attention", "slice_lengths", "links"} & fields.keys()
         more: dict[str, object] = {name: fields.pop(name) for name in names}
         request |= fields
         if costs is not None:
             return Timeline({**request, "costs": {"file": costs.to_json(), **more}})
         weight = backward / 2 if weight_gradient is None else weight_gradient
-        shares: dict[str, object] = {
-            "forward": forward,
-            "input_gradient": backward - weight,
-            "weight_gradient": weight,
-            "latency": latency,
-            "all_reduce": all_reduce,
-            "weights": weights,
-            "activations": activations,
-        }
+        shares: dict[str, object] = {"forward": forward, "input_gradient": backward - weight, "weight_gradient": weight}
+        shares |= {"latency": latency, "all_reduce": all_reduce, "weights": weights, "activations": activations}
         if stage_factors is not None:
             shares["stage_factors"] = list(stage_factors)
         return Timeline({**request, "costs": {**shares, **more}})
@@ -298,12 +249,7 @@ def _of_file(file: Mapping[str, Any]) -> Schedule:
         updates = Updates(file["micro_batches_per_update"], file["weight_versions"], file.get("update_delay"))
     return Schedule(
         workers=[[Op.of_fields(op) for op in row] for row in file["workers"]],
-        placement=[replica["workers"] for replica in file["replicas"]],
-        name=file["name"],
-        micro_batches=file["micro_batches"],
-        micro_batch_scale=file.get("micro_batch_scale", 1.0),
-        updates=updates,
-        late_forwards=file.get("late_forwards", False),
-        order=file.get("order"),
-        groups=file.get("groups", 1),
+        placement=[replica["workers"] for replica in file["replicas"]], name=file["name"],
+        micro_batches=file["micro_batches"], micro_batch_scale=file.get("micro_batch_scale", 1.0), updates=updates,
+        late_forwards=file.get("late_forwards", False), order=file.get("order"), groups=file.get("groups", 1),
     )

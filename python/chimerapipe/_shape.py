@@ -1,7 +1,5 @@
 """Ranks, groups and micro-batches of a pipeline."""
 
-from __future__ import annotations
-
 from . import _training
 from ._processes import Processes
 from ._schedule import Schedule
@@ -23,11 +21,9 @@ class Shape:
         self.splits = any(op.kind in "IW" for row in schedule.workers for op in row)  # Backwards
 
     def holds(self, stage: int) -> bool:
-        """Returns whether this process holds a stage."""
         return any(stage in self.plan.stages_of(rank) for rank in self.ranks)
 
     def holders(self, stage: int) -> tuple[int, ...]:
-        """Returns the processes that hold a stage."""
         return tuple(rank for rank in range(self.world) if self.world == 1 or stage in self.plan.stages_of(rank))
 
     def copied_holders(self) -> list[tuple[int, ...]]:

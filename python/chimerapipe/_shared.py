@@ -1,7 +1,5 @@
 """Parameters that several stages share."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -63,7 +61,6 @@ class SharedParameters:
                     local_of(each.first).copy_(values[0])
 
     def close(self) -> None:
-        """Closes connections."""
         for each in self.all:
             each.group = None
 

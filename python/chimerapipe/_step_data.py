@@ -1,7 +1,5 @@
 """Inputs, targets and outputs of a step, cut into micro-batches."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -9,11 +7,9 @@ import torch
 from torch import Tensor
 from torch.utils import _pytree
 
-from . import _training
 from ._messages import as_inputs, flattened, mapped, part_of, tensors_of
 from ._placed import whole
-
-ConfigError = _training.ConfigError
+from ._training import ConfigError
 
 
 class MicroBatches(list[Any]):
@@ -42,7 +38,8 @@ class StepData:
         self._per_op = 1
         self.keeps = False
         """The caller wants outputs and losses."""
-        self._results: dict[int, tuple[Any, Tensor]] = {}  # Output and loss by micro-batch
+        self.results: dict[int, tuple[Any, Tensor]] = {}
+        """Outputs and losses by the number of the micro-batch, of those that this process has computed."""
 
     def take_over(self, inputs: Any, targets: Any, samples: int, per_op: int, keeps: bool) -> tuple[Tensor, Tensor]:
         """Returns inputs and targets for the executor. `per_op`: samples of an op. `keeps`: keep outputs and losses."""
@@ -53,10 +50,6 @@ class StepData:
             return inputs, targets
         indices = torch.arange(samples, device="cpu")
         return indices if self._cuts_inputs else inputs, indices if self._cuts_targets else targets
-
-    def begin(self) -> None:
-        """Forgets the results of the step before."""
-        self._results = {}
 
     def inputs_of(self, given: Tensor) -> Any:
         """Returns the inputs of a micro-batch; `given` is what the executor has cut. Copies of several tensors, which a
@@ -69,11 +62,7 @@ class StepData:
     def note(self, given: Tensor, output: Any, loss: Tensor) -> None:
         """Keeps the output and the loss of a micro-batch."""
         kept = mapped(lambda each: whole(each).detach(), output)
-        self._results[int(given[0]) // self._per_op] = kept, loss.detach()
-
-    def results(self) -> dict[int, tuple[Any, Tensor]]:
-        """Returns outputs and losses by the number of the micro-batch, of those that this process has computed."""
-        return self._results
+        self.results[int(given[0]) // self._per_op] = kept, loss.detach()
 
     def _part(self, value: Any, given: Tensor) -> Any:
         first = int(given[0])

@@ -1,7 +1,5 @@
 """HTML tables for notebooks."""
 
-from __future__ import annotations
-
 import html
 from collections.abc import Mapping, Sequence
 

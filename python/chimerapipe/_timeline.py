@@ -1,7 +1,5 @@
 """Simulated timelines."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -29,53 +27,38 @@ class Bubble:
 class Timeline:
     """A simulated run, from `Schedule.simulate`. Times have the unit of the costs."""
 
+    makespan: float
+    """End of the last op, all-reduce and update."""
+    bubble_ratio: float
+    """Idle fraction of all workers' time, from 0 to 1."""
+    lower_bound: float
+    """No order of these ops on these workers is faster (src/simulate/lower_bound.h)."""
+    period: float
+    """Time per step in the middle of several steps; for one step, the makespan."""
+    kept_makespan: float | None
+    """With `slow` workers: the makespan of the schedule with its order kept; None otherwise."""
+    micro_batch_of_place: list[int] | None
+    """With `permute_micro_batches=True`: the micro-batch of the data that stands in each place; None otherwise."""
+    idle_by_cause: dict[str, float]
+    """Idle time of all workers by cause."""
+
     def __init__(self, request: Mapping[str, object]) -> None:
         self._request = dict(request)
-        self._data: dict[str, Any] = json.loads(self._file("timeline"))
+        self._take(json.loads(self._file("timeline")))
+
+    def _take(self, data: Mapping[str, Any]) -> None:
+        self._data = data
+        for name in Timeline.__annotations__:
+            setattr(self, name, data.get(name))
 
     def _file(self, format: str) -> str:
         text: str = ask({**self._request, "do": "export", "format": format})["text"]
         return text
 
     @property
-    def makespan(self) -> float:
-        """End of the last op, all-reduce and update."""
-        return float(self._data["makespan"])
-
-    @property
-    def bubble_ratio(self) -> float:
-        """Idle fraction of all workers' time, from 0 to 1."""
-        return float(self._data["bubble_ratio"])
-
-    @property
-    def lower_bound(self) -> float:
-        """No order of these ops on these workers is faster (src/simulate/lower_bound.h)."""
-        return float(self._data["lower_bound"])
-
-    @property
-    def kept_makespan(self) -> float | None:
-        """With `slow` workers: the makespan of the schedule with its order kept; None otherwise."""
-        return self._data.get("kept_makespan")
-
-    @property
-    def micro_batch_of_place(self) -> list[int] | None:
-        """With `permute_micro_batches=True`: the micro-batch of the data that stands in each place; None otherwise."""
-        return self._data.get("micro_batch_of_place")
-
-    @property
-    def period(self) -> float:
-        """Time per step in the middle of several steps; for one step, the makespan."""
-        return float(self._data["period"])
-
-    @property
     def peak_stage_units(self) -> float:
         """Peak activations of a worker; 1 is a full micro-batch on its share of the model."""
         return max(float(worker["peak_stage_units"]) for worker in self._data["workers"])
-
-    @property
-    def idle_by_cause(self) -> dict[str, float]:
-        """Idle time of all workers by cause."""
-        return dict(self._data["idle_by_cause"])
 
     @cached_property
     def _ops(self) -> list[list[Op]]:
@@ -91,25 +74,14 @@ class Timeline:
 
     def explain(self) -> list[Bubble]:
         """Returns all bubbles by worker and time."""
-        return [
-            Bubble(
-                worker,
-                bubble["start"],
-                bubble["end"],
-                bubble["cause"],
-                self._at(bubble["waits_for"]) if "waits_for" in bubble else None,
-            )
-            for worker, entry in enumerate(self._data["workers"])
-            for bubble in entry["bubbles"]
-        ]
+        every = [(w, bubble) for w, entry in enumerate(self._data["workers"]) for bubble in entry["bubbles"]]
+        ops = [self._at(bubble["waits_for"]) if "waits_for" in bubble else None for _, bubble in every]
+        found = zip(every, ops, strict=True)
+        return [Bubble(w, bubble["start"], bubble["end"], bubble["cause"], op) for (w, bubble), op in found]
 
     def rows(self) -> list[dict[str, Any]]:
         """Returns a dict per op, for `pandas.DataFrame`."""
-        return [
-            {"worker": worker, **op}
-            for worker, entry in enumerate(self._data["workers"])
-            for op in entry["ops"]
-        ]
+        return [{"worker": w, **op} for w, entry in enumerate(self._data["workers"]) for op in entry["ops"]]
 
     def workers(self) -> list[dict[str, Any]]:
         """Returns a dict per worker: busy, idle, peak_in_flight, peak_stage_units and others."""

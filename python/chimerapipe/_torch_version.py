@@ -1,7 +1,5 @@
 """The training half works only with the minor version of torch that it was built for."""
 
-from __future__ import annotations
-
 import os
 
 _BUILD = "CHIMERA_WITH_TORCH=1 pip install -v . --no-build-isolation"  # In the sources

@@ -37,7 +37,7 @@ class TracedTimeline(Timeline):
 
     def __init__(self, trace: Trace) -> None:
         self._trace = trace
-        self._data = trace._data["timeline"]
+        self._take(trace._data["timeline"])
 
     def _file(self, format: str) -> str:
         return json.dumps(self._data) if format == "timeline" else self._trace._ask(format)
@@ -46,9 +46,20 @@ class TracedTimeline(Timeline):
 class Trace:
     """A traced pipeline, from `read_traces`. Times are in seconds."""
 
+    step_seconds: float
+    """Median time of a step."""
+    steps: list[float]
+    """Times of all steps."""
+    simulated_seconds: float
+    """Time of a simulated step with `costs`."""
+    findings: list[str]
+    """Slow ranks and links, uneven stages, and other outliers."""
+
     def __init__(self, paths: list[str], first: int, last: int) -> None:
         self._arguments = (paths, first, last)
         self._data: dict[str, Any] = json.loads(self._ask("diagnosis"))
+        for name in Trace.__annotations__:
+            setattr(self, name, self._data[name])
 
     def _ask(self, format: str, search_seconds: float = 0) -> str:
         try:
@@ -65,26 +76,6 @@ class Trace:
     def costs(self) -> Costs:
         """Mean costs of an op in steps of usual time."""
         return Costs.from_json(json.dumps(self._data["costs"]))
-
-    @property
-    def step_seconds(self) -> float:
-        """Median time of a step."""
-        return float(self._data["step_seconds"])
-
-    @property
-    def steps(self) -> list[float]:
-        """Times of all steps."""
-        return list(self._data["steps"])
-
-    @property
-    def simulated_seconds(self) -> float:
-        """Time of a simulated step with `costs`."""
-        return float(self._data["simulated_seconds"])
-
-    @property
-    def findings(self) -> list[str]:
-        """Slow ranks and links, uneven stages, and other outliers."""
-        return list(self._data["findings"])
 
     def parts(self) -> list[dict[str, Any]]:
         """Returns a dict per rank: where the seconds of a mean step went."""
@@ -103,10 +94,8 @@ class Trace:
         entries = json.loads(self._ask("diagnosis", search_seconds))["better"]
         return [
             FasterSchedule(
-                schedule=Schedule.from_json(entry["schedule"]),
-                seconds=entry["seconds"],
-                within_memory=entry["within_memory"],
-                runs_in_torch=entry["runs_in_torch"],
+                schedule=Schedule.from_json(entry["schedule"]), seconds=entry["seconds"],
+                within_memory=entry["within_memory"], runs_in_torch=entry["runs_in_torch"],
                 assumptions=tuple(name[8:] for name in entry if name.startswith("assumes_") and entry[name]),
             )
             for entry in entries

@@ -19,15 +19,8 @@ class Layer:
 
 class Plan:
     def __init__(
-        self,
-        schedule: str,
-        layers: int,
-        partition: Sequence[int],
-        data_parallel: int,
-        micro_batch_size: int,
-        recompute: Sequence[int],
-        reduction: str,
-        over_nccl: bool,
+        self, schedule: str, layers: int, partition: Sequence[int], data_parallel: int, micro_batch_size: int,
+        recompute: Sequence[int], reduction: str, over_nccl: bool,
     ) -> None: ...
     @property
     def num_ranks(self) -> int: ...
@@ -45,28 +38,23 @@ class Plan:
 
 class Run:
     def __init__(
-        self,
-        plan: Plan,
-        layers: Sequence[dict[int, Layer]],
-        first_rank: int,
-        loss: Callable[[Tensor, Tensor], Tensor],
-        count: Callable[[Tensor], int],
-        device: device,
+        self, plan: Plan, layers: Sequence[dict[int, Layer]], first_rank: int,
+        loss: Callable[[Tensor, Tensor], Tensor], count: Callable[[Tensor], int], device: device,
     ) -> None: ...
     def close(self, has_failed: bool) -> None: ...
     def join_in_file(self, path: str, world_size: int) -> None: ...
     def join_at_server(self, host: str, port: int, world_size: int) -> None: ...
     def join_groups(
-        self,
-        everyone: ProcessGroup,
-        groups: Sequence[ProcessGroup | None],
-        pairs: dict[int, tuple[ProcessGroup, ProcessGroup]],
-        message_blocks: int,
+        self, everyone: ProcessGroup, groups: Sequence[ProcessGroup | None],
+        pairs: dict[int, tuple[ProcessGroup, ProcessGroup]], message_blocks: int,
     ) -> None: ...
     def complete_gradients(self, complete: Callable[[int], None]) -> None: ...
+    def sum_targets(self, sum: Callable[[float], float]) -> None: ...
     def start(self, inputs: Tensor, targets: Tensor) -> None: ...
     def warm_up(self, inputs: Tensor, targets: Tensor, validates: bool) -> None: ...
-    def step(self, inputs: Tensor, targets: Tensor, clip: float, skip_non_finite: bool) -> tuple[float, float, bool]: ...
+    def step(
+        self, inputs: Tensor, targets: Tensor, clip: float, skip_non_finite: bool, work: Sequence[float]
+    ) -> tuple[float, float, bool]: ...
     def validate(self, inputs: Tensor, targets: Tensor) -> float: ...
     steps: int
 
@@ -75,11 +63,7 @@ def end_watch() -> None: ...
 def random_bits_in_op(seed: int, layer: int) -> int: ...
 def gpu_variables(host: str, port: int) -> dict[str, str]: ...
 def write_part(
-    folder: str,
-    step: int,
-    rank: int,
-    ranks: int,
-    weights: Sequence[tuple[str, Tensor]],
+    folder: str, step: int, rank: int, ranks: int, weights: Sequence[tuple[str, Tensor]],
     state: Sequence[tuple[str, Tensor]],
 ) -> None: ...
 def commit(folder: str, step: int, ranks: int, run: str) -> None: ...

@@ -3,8 +3,6 @@
 A rank that waits for long says in the launcher's key-value store for what, and reads what others say.
 """
 
-from __future__ import annotations
-
 import itertools
 import json
 import time

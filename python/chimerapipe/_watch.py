@@ -5,8 +5,6 @@ would not be trained, so they are refused by name. Other memory, buffers, attrib
 on rank threads.
 """
 
-from __future__ import annotations
-
 import contextlib
 import copy
 import operator
@@ -18,13 +16,11 @@ import torch
 from torch import Tensor, nn
 from torch.utils.weak import WeakIdKeyDictionary
 
-from . import _training
 from ._agreement import in_words as tensor_in_words
 from ._given_layers import in_words
 from ._modules import OF_TORCH, called_modules, share_memory
 from ._placed import is_distributed, local_of
-
-ConfigError = _training.ConfigError
+from ._training import ConfigError
 
 _FOLLOWED = (bool, int, float, str, type(None))
 _DEPTH = 4  # Of containers and objects in an attribute
@@ -51,10 +47,7 @@ class Watch:
     0.1 us per parameter."""
 
     def __init__(
-        self,
-        layers: Sequence[tuple[int, nn.Module]],
-        updated: Sequence[tuple[str, nn.Parameter]],
-        model: Any,
+        self, layers: Sequence[tuple[int, nn.Module]], updated: Sequence[tuple[str, nn.Parameter]], model: Any,
         listed: Sequence[Any],
     ) -> None:
         """`layers`: with their indices. `updated`: parameters that optimizers update, by global name. `model`: what the

@@ -4,8 +4,6 @@ The loop, callbacks, logs, metrics and files are those of transformers. A batch 
 micro-batch: the last batch before an update starts a step of the pipeline. Checkpoints are those of a plain Trainer.
 """
 
-from __future__ import annotations
-
 import dis
 import functools
 import inspect
@@ -21,7 +19,6 @@ from transformers import Trainer, TrainerCallback
 from transformers.trainer import OPTIMIZER_NAME
 from transformers.utils import ModelOutput
 
-from . import _training
 from ._generate import schedule as make_schedule
 from ._given_layers import Recompute
 from ._hugging_face import ModelLoss, layers_of
@@ -29,31 +26,25 @@ from ._messages import mapped
 from ._partition import Partition
 from ._pipeline import Pipeline
 from ._schedule import Schedule
+from ._training import ConfigError
 
 __all__ = ["PipelineMixin", "PipelineTrainer"]
 
-ConfigError = _training.ConfigError
 
 _IGNORED = -100  # The label of tokens and samples without a loss
 # Arguments of TrainingArguments that cannot work, and what to do
 _REFUSED = {
-    "activation_checkpointing": "give gradient_checkpointing=False, and recompute=True to the trainer",
+    **{name: f"give {name}=False" for name in ("packing", "padding_free", "eval_packing")},
+    **dict.fromkeys(("bf16_full_eval", "fp16", "fp16_full_eval"), "use bf16=True"),
+    **dict.fromkeys(
+        ("activation_checkpointing", "gradient_checkpointing"),
+        "give gradient_checkpointing=False, and recompute=True to the trainer",
+    ),
+    **dict.fromkeys(("debug", "deepspeed", "fsdp", "neftune_noise_alpha"), ""),
+    **dict.fromkeys(("parallelism_config", "use_liger_kernel"), ""),
     "auto_find_batch_size": "choose per_device_train_batch_size",
-    "bf16_full_eval": "use bf16=True",
-    "debug": "",
-    "deepspeed": "",
-    "fp16": "use bf16=True",
-    "fp16_full_eval": "use bf16=True",
-    "fsdp": "",
-    "gradient_checkpointing": "give gradient_checkpointing=False, and recompute=True to the trainer",
-    "neftune_noise_alpha": "",
-    "parallelism_config": "",
-    "packing": "give packing=False",
-    "padding_free": "give padding_free=False",
-    "eval_packing": "give eval_packing=False",
     "predict_with_generate": "call model.generate after train()",
     "torch_compile": "compile layers with layer.compile()",
-    "use_liger_kernel": "",
 }
 # Arguments of TRL's trainers that others do not take, and what to do
 _OF_TRL = {
@@ -87,13 +78,8 @@ class PipelineMixin(_Other):
     """Makes a subclass of transformers.Trainer train by a pipeline: `class MyTrainer(PipelineMixin, SFTTrainer)`."""
 
     def __init__(
-        self,
-        *args: Any,
-        schedule: Schedule | str = "1f1b",
-        data_parallel: int = 1,
-        partition: Sequence[int] | Partition = (),
-        recompute: Recompute = False,
-        **named: Any,
+        self, *args: Any, schedule: Schedule | str = "1f1b", data_parallel: int = 1,
+        partition: Sequence[int] | Partition = (), recompute: Recompute = False, **named: Any,
     ) -> None:
         """Takes the Trainer's arguments, and:
 
@@ -165,16 +151,10 @@ class PipelineMixin(_Other):
         """Shares training samples among groups. All groups evaluate all samples."""
         accelerator, width = self.accelerator, self._options["data_parallel"] if self._loads_training else 1
         prepared = prepare_data_loader(
-            loader,
-            accelerator.device,
-            num_processes=width,
-            process_index=self.pipeline.group if width > 1 else 0,
+            loader, accelerator.device, num_processes=width, process_index=self.pipeline.group if width > 1 else 0,
             put_on_device=accelerator.device_placement if device_placement is None else device_placement,
-            rng_types=accelerator.rng_types.copy(),
-            dispatch_batches=False,
-            even_batches=accelerator.even_batches,
-            use_seedable_sampler=accelerator.use_seedable_sampler,
-            data_seed=accelerator.dataloader_config.data_seed,
+            rng_types=accelerator.rng_types.copy(), dispatch_batches=False, even_batches=accelerator.even_batches,
+            use_seedable_sampler=accelerator.use_seedable_sampler, data_seed=accelerator.dataloader_config.data_seed,
             non_blocking=accelerator.non_blocking,
         )
         accelerator._dataloaders.append(prepared)
@@ -191,14 +171,9 @@ class PipelineMixin(_Other):
             self._model_loss = ModelLoss(layers)
             self._piped = self.model
             self._pipeline = Pipeline(
-                layers,
-                lambda output, rows: self._loss(output, rows),
-                self.schedule,
-                micro_batch_size=self.args.per_device_train_batch_size,
-                device=self.args.device.type,
+                layers, lambda output, rows: self._loss(output, rows), self.schedule, device=self.args.device.type,
+                micro_batch_size=self.args.per_device_train_batch_size, check_loss=False, **self._options,
                 count=lambda rows: 1,  # Losses of micro-batches have the factors of transformers
-                check_loss=False,
-                **self._options,
             )
         return self._pipeline
 
@@ -245,7 +220,6 @@ class PipelineMixin(_Other):
         return float(self._done.gradient_norm)
 
     def _run(self, step: _Step, call: Any) -> Any:
-        """Runs the pipeline."""
         shifts = self._loss_shifts_labels
 
         def arguments(inputs: Any) -> dict[str, Any]:

@@ -4,8 +4,6 @@ torchtitan's trainer gets its pipeline from `ModelSpec.pipelining_fn`; `pipelini
 The parts of the model, their weights, optimizer, checkpoints and data stay those of torchtitan.
 """
 
-from __future__ import annotations
-
 import copy
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -15,15 +13,13 @@ import torch
 from torch import Tensor, nn
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
-from . import _training
 from ._generate import schedule as make_schedule
 from ._pipeline import Pipeline
 from ._step_data import MicroBatches
 from ._schedule import Schedule
+from ._training import ConfigError
 
 __all__ = ["PipelineSchedule", "pipelining"]
-
-ConfigError = _training.ConfigError
 
 
 def pipelining(schedule: Schedule | str = "chimera-zb") -> Callable[..., tuple[Any, list[nn.Module], bool, bool]]:
@@ -37,16 +33,8 @@ def pipelining(schedule: Schedule | str = "chimera-zb") -> Callable[..., tuple[A
     """
 
     def pipelining_fn(
-        model: nn.Module,
-        *,
-        parallel_dims: Any,
-        training: Any,
-        parallelism: Any,
-        device: torch.device,
-        model_config: Any,
-        parallelize_fn: Callable[..., nn.Module],
-        loss_fn: Callable[..., Any],
-        **settings: Any,
+        model: nn.Module, *, parallel_dims: Any, training: Any, parallelism: Any, device: torch.device,
+        model_config: Any, parallelize_fn: Callable[..., nn.Module], loss_fn: Callable[..., Any], **settings: Any,
     ) -> tuple[Any, list[nn.Module], bool, bool]:
         mesh = parallel_dims.get_mesh("pp")
         size, left = divmod(training.local_batch_size, parallelism.pipeline_parallel_microbatch_size)
@@ -82,11 +70,7 @@ class PipelineSchedule:
     """What torchtitan's trainer calls in place of a schedule of torch.distributed.pipelining."""
 
     def __init__(
-        self,
-        schedule: Schedule,
-        parts: Mapping[int, nn.Module],
-        loss_fn: Callable[..., Any],
-        device: torch.device,
+        self, schedule: Schedule, parts: Mapping[int, nn.Module], loss_fn: Callable[..., Any], device: torch.device,
         mesh: Any,
     ) -> None:
         """`parts`: of the model, by stage of this process; they may have no values before the first step."""
@@ -96,14 +80,9 @@ class PipelineSchedule:
         self._pipeline: Pipeline | None = None
 
     def step(
-        self,
-        *,
-        arg_mbs: Sequence[tuple[Any, ...]] | None = None,
-        kwarg_mbs: Sequence[Mapping[str, Any]] | None = None,
-        target_mbs: Sequence[Tensor] | None = None,
-        losses: list[Tensor] | None = None,
-        loss_kwargs: Mapping[str, Any] | None = None,
-        return_outputs: bool = False,
+        self, *, arg_mbs: Sequence[tuple[Any, ...]] | None = None, kwarg_mbs: Sequence[Mapping[str, Any]] | None = None,
+        target_mbs: Sequence[Tensor] | None = None, losses: list[Tensor] | None = None,
+        loss_kwargs: Mapping[str, Any] | None = None, return_outputs: bool = False,
     ) -> None:
         """Adds the gradients of all micro-batches to `.grad`, and the sum of the losses to `losses`."""
         if return_outputs:
@@ -115,12 +94,8 @@ class PipelineSchedule:
         self._report(losses, done.loss)
 
     def eval(
-        self,
-        *,
-        arg_mbs: Sequence[tuple[Any, ...]] | None = None,
-        kwarg_mbs: Sequence[Mapping[str, Any]] | None = None,
-        target_mbs: Sequence[Tensor] | None = None,
-        losses: list[Tensor] | None = None,
+        self, *, arg_mbs: Sequence[tuple[Any, ...]] | None = None, kwarg_mbs: Sequence[Mapping[str, Any]] | None = None,
+        target_mbs: Sequence[Tensor] | None = None, losses: list[Tensor] | None = None,
     ) -> None:
         """Adds the sum of the losses to `losses`."""
         inputs, targets, pipeline = self._taken(arg_mbs, kwarg_mbs, target_mbs)
@@ -138,14 +113,8 @@ class PipelineSchedule:
                 [(p, math.sqrt(holders[stage])) for stage, part in self._stages.items() for p in part.parameters()]
             )
             self._pipeline = Pipeline(
-                [_Layer(self._stages.get(stage)) for stage in range(self._schedule.stages)],
-                self._loss,
-                self._schedule,
-                device=self._device.type,
-                count=lambda target: 1,
-                check_loss=False,
-                check_data=False,
-                mesh=self._mesh,
+                [_Layer(self._stages.get(stage)) for stage in range(self._schedule.stages)], self._loss, self._schedule,
+                device=self._device.type, count=lambda target: 1, check_loss=False, check_data=False, mesh=self._mesh,
             )
         named = [dict(each) for each in kwarg_mbs or [{}] * self._schedule.micro_batches]
         for stage in self._stages.values():

@@ -3,15 +3,14 @@
 
 #include "answers/check_answer.h"
 
-#include <fmt/format.h>
 #include <algorithm>
 #include <array>
-#include <nlohmann/json.hpp>
 
 #include "check/check_program.h"
 #include "check/check_schedule.h"
 #include "core/counted.h"
 #include "core/json.h"
+#include "core/mapped.h"
 #include "passes/lower.h"
 #include "render/text.h"
 #include "simulate/simulate.h"
@@ -84,10 +83,9 @@ bool can_deadlock(const CheckResult& report) {
 }
 
 nlohmann::ordered_json finding_json(const Finding& finding) {
-  nlohmann::ordered_json places = nlohmann::ordered_json::array();
-  for (const Place& place : finding.violation.places) {
-    places.push_back({{"worker", place.worker}, {"position", place.position}});
-  }
+  const auto places = mapped(finding.violation.places, [](const Place& place) {
+    return nlohmann::ordered_json{{"worker", place.worker}, {"position", place.position}};
+  });
   return {{"level", finding.level},
           {"kind", to_text(finding.violation.kind)},
           {"message", finding.violation.message},

@@ -8,10 +8,6 @@
 // violations. check_text() and check_json() format the result.
 
 #include <cstddef>
-#include <cstdint>
-#include <optional>
-#include <string>
-#include <vector>
 
 #include "answers/cost_request.h"
 #include "answers/schedule_request.h"
@@ -50,10 +46,12 @@ struct CheckResult {
   std::vector<Proof> proofs;
   std::optional<ReceiveWaits> waits = std::nullopt;  // of a valid schedule with messages
 
+  /// Returns the number of findings that are not notes.
   [[nodiscard]] std::size_t num_violations() const;
   [[nodiscard]] bool is_valid() const { return num_violations() == 0; }
 };
 
+/// The request of `chimera check`.
 struct CheckRequest {
   ScheduleRequest schedule;
   PairRequest pairs;

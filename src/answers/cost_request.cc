@@ -4,13 +4,10 @@
 
 #include "answers/cost_request.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
-#include <array>
-#include <utility>
 
-#include "core/error.h"
+#include "core/mapped.h"
+#include "core/reject.h"
 #include "passes/pair_neighbors.h"
 #include "simulate/costs_json.h"
 
@@ -39,15 +36,13 @@ void require_count(const std::vector<double>& factors, const Schedule& schedule,
   const std::int64_t given = std::ssize(factors);
   // A file may have the factors of one group, which hold for all groups.
   if (given == 0 || given == count || given * schedule.groups == count) return;
-  throw ConfigError(fmt::format("--costs: {} has {} entries; expected {}", what, given, count / schedule.groups));
+  reject("--costs: {} has {} entries; expected {}", what, given, count / schedule.groups);
 }
 
 }  // namespace
 
 std::vector<std::string> time_columns() {
-  std::vector<std::string> columns;
-  for (const TimeField& field : kTimes) columns.emplace_back(field.name);
-  return columns;
+  return mapped(kTimes, [](const TimeField& field) { return std::string(field.name); });
 }
 
 void CostRequest::visit(Door& door, FieldValues counts) {
@@ -105,10 +100,9 @@ CostModel CostRequest::costs_of(const Schedule& schedule, std::int64_t steps) co
 }
 
 void CostRequest::require_used(const CostModel& costs) const {
-  if (sync && !costs.all_reduce)
-    throw ConfigError("--sync needs all-reduces: say in --costs FILE what they cost (all_reduce)");
+  if (sync && !costs.all_reduce) reject("--sync needs all-reduces: say in --costs FILE what they cost (all_reduce)");
   if (data_parallel > 1 && !costs.all_reduce && !shared_cores) {
-    throw ConfigError(
+    reject(
         "--data-parallel changes all-reduces and shared cores alone: say in --costs FILE what all-reduces cost, or "
         "leave it out");
   }
@@ -126,7 +120,7 @@ std::vector<CostRequest> CostRequest::combinations() const {
   std::vector<CostRequest> all = {*this};
   for (const TimeList& list : lists) {
     if (all.size() * list.values.size() > kMaxListed)
-      throw ConfigError(fmt::format("the lists of times name more than {} combinations; list fewer", kMaxListed));
+      reject("the lists of times name more than {} combinations; list fewer", kMaxListed);
     std::vector<CostRequest> varied;
     for (const CostRequest& each : all) {
       for (const double value : list.values) varied.emplace_back(each).*list.time = value;
@@ -139,9 +133,9 @@ std::vector<CostRequest> CostRequest::combinations() const {
 CostModel CostRequest::given_costs(const Schedule& schedule) const {
   const bool split = input_gradient || weight_gradient;
   if (refuses_unused && input_gradient.has_value() != weight_gradient.has_value()) {
-    throw ConfigError("--input-gradient and --weight-gradient come together");
+    reject("--input-gradient and --weight-gradient come together");
   }
-  if (split && backward) throw ConfigError("give --backward, or --input-gradient and --weight-gradient, not both");
+  if (split && backward) reject("give --backward, or --input-gradient and --weight-gradient, not both");
   // Without other times, a backward is half input gradients and half weight gradients, as in a linear layer.
   const double half = backward.value_or(2) / 2;
   const double input = input_gradient.value_or(half);
@@ -151,14 +145,13 @@ CostModel CostRequest::given_costs(const Schedule& schedule) const {
   if (!stage_factors.empty()) {
     const bool is_single = stage_factors.size() == 1;
     if (!is_single && stage_factors.size() != costs.stages.size()) {
-      throw ConfigError(fmt::format("--stage-factors: {} entries; expected {}, one for each stage",
-                                    stage_factors.size(), costs.stages.size()));
+      reject("--stage-factors: {} entries; expected {}, one for each stage", stage_factors.size(), costs.stages.size());
     }
     for (std::size_t s = 0; s < costs.stages.size(); ++s) {
       for (const auto time : kStageTimes) costs.stages[s].*time *= stage_factors[is_single ? 0 : s];
     }
   }
-  if (attention.value_or(0) > 1) throw ConfigError(fmt::format("--attention: {} is not 0 to 1", *attention));
+  if (attention.value_or(0) > 1) reject("--attention: {} is not 0 to 1", *attention);
   costs.slices.attention = attention.value_or(0);
   if (all_reduce > 0 && !schedule.updates) {
     costs.all_reduce.emplace();
@@ -177,10 +170,10 @@ std::vector<double> parse_slice_lengths(const std::string& text) {
   if (text == "equal") return {1};
   // What does not begin with a digit was meant as one of the two words.
   if (text.find_first_of("0123456789") != 0)
-    throw ConfigError(fmt::format("--slice-lengths: '{}' is not balanced, equal or a list such as 512,256,256", text));
+    reject("--slice-lengths: '{}' is not balanced, equal or a list such as 512,256,256", text);
   const std::vector<double> lengths = parse_number_list("--slice-lengths", text, 0);
   if (std::ranges::any_of(lengths, [](double length) { return length == 0; }))
-    throw ConfigError(fmt::format("--slice-lengths: '{}' has a slice without tokens", text));
+    reject("--slice-lengths: '{}' has a slice without tokens", text);
   return lengths;
 }
 
@@ -193,8 +186,8 @@ void CostRequest::set_bounds(const Schedule& schedule, CostModel& costs) const {
   if (lengths.empty()) return;
   if (lengths.size() == 1) lengths.assign(static_cast<std::size_t>(schedule.slices), 1);
   if (static_cast<std::int64_t>(lengths.size()) != schedule.slices)
-    throw ConfigError(fmt::format("--slice-lengths: {} lengths for {} slices; give --slices {}", lengths.size(),
-                                  schedule.slices, lengths.size()));
+    reject("--slice-lengths: {} lengths for {} slices; give --slices {}", lengths.size(), schedule.slices,
+           lengths.size());
   double sum = 0;
   for (const double length : lengths) sum += length;
   // Bounds are shares of the sequence: 0, then the end of each slice, up to 1.
@@ -218,12 +211,12 @@ void CostRequest::require_no_costs_beside_file() const {
 }
 
 void CostRequest::add_links(CostModel& costs) const {
-  if (latency) throw ConfigError("--latency: --links gives it already; give one of the two");
+  if (latency) reject("--latency: --links gives it already; give one of the two");
   // A cost file may hold the bytes of messages, which betas of --links need.
   if (!costs.links) costs.links.emplace();
   costs.links->matrix = links_from_text(links.read(), links.source);
   if (costs.links->matrix->needs_bytes() && costs.links->bytes.empty())
-    throw ConfigError("--links: betas need the bytes of messages; say them in --costs FILE (links: bytes)");
+    reject("--links: betas need the bytes of messages; say them in --costs FILE (links: bytes)");
 }
 
 void PairRequest::visit(Door& door) {
@@ -255,7 +248,7 @@ Schedule PairRequest::apply_to(Schedule schedule) const {
 
 CostModel PairRequest::with_time(CostModel costs) const {
   if (!time) return costs;
-  if (costs.pair) throw ConfigError("--pair-time: --costs gives it already; give one of the two");
+  if (costs.pair) reject("--pair-time: --costs gives it already; give one of the two");
   costs.pair = time;
   return costs;
 }
@@ -282,11 +275,10 @@ Limits LimitRequest::limits() const {
   if (!memory) {
     for (const auto& [value, flag] :
          {std::pair(activation_bytes, "--activation-bytes"), {weight_bytes, "--weight-bytes"}})
-      if (value) throw ConfigError(fmt::format("{} is for --memory; give that too, or leave it out", flag));
+      if (value) reject("{} is for --memory; give that too, or leave it out", flag);
     return limits;
   }
-  if (!activation_bytes || !weight_bytes)
-    throw ConfigError("--memory, --activation-bytes and --weight-bytes come together");
+  if (!activation_bytes || !weight_bytes) reject("--memory, --activation-bytes and --weight-bytes come together");
   limits.memory = {.bytes = *memory, .weight_bytes = *weight_bytes, .activation_bytes = *activation_bytes};
   return limits;
 }

@@ -10,16 +10,9 @@
 // The ops of a schedule are forwards (F) and backwards (B). A schedule may split a backward into an input gradient (I)
 // and a weight gradient (W), and each op into *slices*, parts of the micro-batch's token sequence.
 
-#include <array>
-#include <cstdint>
-#include <optional>
-#include <string>
-#include <vector>
-
 #include "answers/door.h"
 #include "answers/shape_request.h"
 #include "check/check_limits.h"
-#include "core/choices.h"
 #include "schedule/schedule.h"
 #include "simulate/costs.h"
 
@@ -32,9 +25,7 @@ enum class PairChoice : std::uint8_t {
   None,       ///< no pairs
 };
 template <>
-inline constexpr auto kNames<PairChoice> = std::to_array<Named<PairChoice>>({{PairChoice::Own, "own"},
-                                                                             {PairChoice::Neighbors, "neighbors"},
-                                                                             {PairChoice::None, "none"}});
+inline constexpr auto kNames<PairChoice> = in_order<PairChoice>("own", "neighbors", "none");
 
 struct CostRequest;
 
@@ -53,7 +44,7 @@ struct CostRequest {
   std::optional<double> input_gradient = {};   // I; default: half of the backward
   std::optional<double> weight_gradient = {};  // W
   std::optional<double> latency = {};          // delay of each message
-  std::optional<double> attention = {};        // attention's part of an op's time; later slices attend to more tokens
+  std::optional<double> attention = {};        // fraction of an op's time that is attention, 0 to 1
   std::vector<TimeList> lists = {};            // the times above that have several values
   std::vector<double> stage_factors = {};      // [stage], or a single one for all: times of ops are multiplied by it
   double all_reduce = 0;                       // time of a stage's all-reduce; 0: none
@@ -75,8 +66,8 @@ struct CostRequest {
   /// Returns copies with single times for each combination of the lists. The first list varies slowest. Throws
   /// ConfigError for more than kMaxListed combinations.
   [[nodiscard]] std::vector<CostRequest> combinations() const;
-  /// Returns the costs of the schedule's ops, which are those of so many steps. Throws ConfigError if fields contradict
-  /// each other, or if a file cannot be read or does not fit the schedule.
+  /// Returns the costs of the schedule, which contains `steps` steps. Throws ConfigError if fields contradict each
+  /// other, or if a file cannot be read or does not fit the schedule.
   [[nodiscard]] CostModel costs_of(const Schedule& schedule, std::int64_t steps = 1) const;
   /// Returns a line for each given field that only affects slices, for requests whose schedules have none.
   [[nodiscard]] std::vector<std::string> unused_without_slices() const;
@@ -106,6 +97,7 @@ struct PairRequest {
   std::optional<double> time = {};  // time of a pair, relative to the sum of the times of its two ops; default: 1
 
   void visit(Door& door);
+  /// Declares --pair-time; visit() declares --pairs.
   void visit_time(Door& door);
   /// Returns the schedule with the pairs of `choice`. Throws ConfigError for Neighbors if the schedule has slices.
   [[nodiscard]] Schedule apply_to(Schedule schedule) const;

@@ -2,17 +2,15 @@
 
 // A request, such as SimulateRequest, declares each of its fields once: in a function visit(Door&), with name, meaning
 // and range. A door gives the fields their values: FlagDoor (apps/flags/flag_door.h) from the command line, JsonDoor
-// (json_door.h) from JSON, in which the playground and Python ask. So all three accept the same fields and values.
-// Messages name a field by its flag; the door of JSON spells it as there.
+// from JSON, in which the playground and Python ask. So all three accept the same fields and values. Messages name a
+// field by its flag; the door of JSON spells it as there. A field of JSON that is null is absent.
 
-#include <cstdint>
 #include <functional>
-#include <optional>
-#include <string>
 #include <type_traits>
-#include <vector>
+#include <utility>
 
 #include "core/choices.h"
+#include "core/json_value.h"
 #include "core/value_text.h"
 
 namespace chimera {
@@ -27,6 +25,7 @@ struct Field {
   const char* flag = nullptr;  // with dashes, such as `--costs`; null: made from the name
   int entries = 1;             // words of the value on the command line; 0: a repeatable flag with a word each
 
+  /// Returns the flag with dashes.
   [[nodiscard]] std::string flag_name() const;
   /// Throws ConfigError unless the number is within the limits.
   void check(std::int64_t number) const;
@@ -42,7 +41,8 @@ struct Document {
   [[nodiscard]] std::string read() const;
 };
 
-/// Parses the value of a field. Throws ConfigError for an invalid one.
+/// Parses the value of a field: a number within the limits of the field, numbers separated by commas, `true` or
+/// `false`, the name of an enumerator, or any text. Throws ConfigError for an invalid one.
 template <class Value>
 [[nodiscard]] Value value_of(const Field& field, const std::string& text) {
   const std::string flag = field.flag_name();
@@ -75,19 +75,26 @@ template <class Value>
   return type;
 }
 
+/// Gives the fields of a request their values. visit() of the request calls one of these functions for each field. They
+/// throw ConfigError, naming the field, for an invalid value. A FlagDoor keeps references to the fields and sets them
+/// later, when the command line is parsed.
 class Door {
  public:
+  /// Takes the text of a value.
   using Take = std::function<void(const std::string&)>;
 
   virtual ~Door() = default;
 
-  /// The fields from now on belong to this group of --help.
+  /// Puts the fields from now on into this group of --help.
   virtual void group(const char* /*heading*/) {}
-  /// Calls `take` with the text of the value if the field is given. Numbers of a list are separated by commas.
+  /// Calls `take` with the text of the value if the field is given. Several words (Field::entries) and the numbers of a
+  /// JSON list are joined by commas.
   virtual void text(const Field& field, const Take& take) = 0;
-  /// Sets `document` to the content of the file, or to the JSON value, that the field gives.
+  /// Sets `document` to the file whose path the flag gives, or to the text that the JSON field holds. A file is read
+  /// later (Document::read()).
   virtual void document(const Field& field, Document& document) = 0;
-  /// Visits fields that are an object of their own in JSON. Their flags are like all others, or they have none.
+  /// Visits fields that are an object of their own in JSON, called `name`. On the command line, the fields of object()
+  /// are flags like all others, and those of object_without_flags() do not exist.
   virtual void object(const char* name, const std::function<void(Door&)>& visit) = 0;
   virtual void object_without_flags(const char* name, const std::function<void(Door&)>& visit) = 0;
 
@@ -108,5 +115,38 @@ class Door {
     text(field, [field, &target](const std::string& given) { target = value_of<Value>(field, given); });
   }
 };
+
+/// Reads the fields of a request from a JSON object at once.
+class JsonDoor : public Door {
+ public:
+  /// `others` are names of fields that the caller reads itself; finish() accepts them.
+  explicit JsonDoor(JsonValue object, std::vector<std::string> others = {})
+      : object_(std::move(object)), names_(std::move(others)) {}
+
+  void text(const Field& field, const Take& take) override;
+  void document(const Field& field, Document& document) override;
+  void object(const char* name, const std::function<void(Door&)>& visit) override;
+  void object_without_flags(const char* name, const std::function<void(Door&)>& visit) override { object(name, visit); }
+
+  /// Throws ConfigError if the object has a field that was not visited.
+  void finish() const;
+
+ private:
+  [[nodiscard]] std::optional<JsonValue> find(const std::string& name);
+
+  JsonValue object_;
+  std::vector<std::string> names_;
+};
+
+/// Returns the request with the fields of a JSON object. `others` are names of further fields, which the caller reads.
+/// Throws ConfigError for an invalid value and for a field that is in neither.
+template <class Request>
+[[nodiscard]] Request read_request(const JsonValue& json, std::vector<std::string> others) {
+  Request request;
+  JsonDoor door(json, std::move(others));
+  request.visit(door);
+  door.finish();
+  return request;
+}
 
 }  // namespace chimera

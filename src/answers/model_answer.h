@@ -1,17 +1,15 @@
 #pragma once
 
-// Output of `chimera model`: parameters, FLOPs and bytes of a model's layers and stages, as text, JSON and a picture.
-// With --schedule, also the computation and memory of each worker, which may hold several stages. The playground, a web
-// page, shows the same JSON.
+// `chimera model`: the request, and its answer: parameters, FLOPs and bytes of a model's layers and stages, as text,
+// JSON and a picture. With --schedule, also the computation and memory of each worker, which may hold several stages.
+// The playground, a web page, shows the same JSON.
 
-#include <set>
-#include <string>
-#include <vector>
-
-#include "core/ids.h"
+#include "answers/door.h"
+#include "answers/schedule_request.h"
 #include "model_config/config.h"
 #include "model_config/footprint.h"
 #include "model_config/partition.h"
+#include "plan/stage_choice.h"
 #include "plan/stage_model.h"
 #include "schedule/schedule.h"
 #include "simulate/costs.h"
@@ -25,14 +23,6 @@ struct WorkerFootprint {
   double held_bytes = 0;             // bytes of weights, gradients and optimizer state
   double peak_bytes = 0;             // held_bytes and the peak of activations, messages and temporary tensors of an op
 };
-
-/// Returns [worker]: its footprint. `model` has the FLOPs and bytes of each stage. Stages in `recompute` run their
-/// forward again before the backward.
-[[nodiscard]] std::vector<WorkerFootprint> worker_footprints(const Schedule& schedule, const StageModel& model,
-                                                             const std::set<StageId>& recompute = {});
-
-/// Returns `worker.stages` as numbers.
-[[nodiscard]] std::vector<std::int64_t> stages_of(const WorkerFootprint& worker);
 
 /// Everything that one call of `chimera model` describes.
 struct ModelSummary {
@@ -51,7 +41,43 @@ struct ModelSummary {
 /// Returns the memory bars as SVG.
 [[nodiscard]] std::string model_svg(const ModelSummary& report);
 
-/// Returns costs for `chimera simulate --costs`, with times in units of 10^9 FLOPs.
-[[nodiscard]] CostModel flop_costs(const ModelSummary& report);
+/// Visits the fields that change single numbers of a preset model.
+void visit_overrides(Door& door, ModelOverrides& overrides);
+
+/// Finds a preset, also by the beginning of its name. Throws ConfigError for other names.
+[[nodiscard]] ModelConfig find_preset(const std::string& name);
+
+/// The request of `chimera model`.
+struct ModelRequest {
+  std::string model;
+  /// Finds a model by its name. Callers with files replace it.
+  std::function<ModelConfig(const std::string& name)> find = find_preset;
+  ModelOverrides overrides = {};
+  bool dropout = false;
+  std::int64_t micro_batch_size = 4;
+  std::optional<std::int64_t> sequence = {};  // default: 128, or as many as the model can attend to
+  DataType dtype = DataType::Float32;
+  OptimizerKind optimizer = OptimizerKind::AdamW;
+  PartitionChoice partition = {};
+  StageChoice recompute = {};
+  double memory_bytes = 0;   // of one worker, for `auto` of recompute
+  ScheduleRequest schedule;  // places stages on workers; one stage and as many micro-batches as stages by default
+
+  void visit(Door& door);
+};
+
+/// The summary, and what recomputes: `recompute` is the request's choice, in which `auto` is replaced by its result,
+/// and `recomputing` its whole stages. (A choice about blocks is in ModelSummary::partition.)
+struct ModelAnswer {
+  ModelSummary summary;
+  StageChoice recompute = {};
+  std::set<StageId> recomputing = {};
+};
+
+/// Computes the answer. Throws ConfigError or ScheduleError for an invalid request.
+[[nodiscard]] ModelAnswer answer(const ModelRequest& request);
+
+/// Returns costs for `chimera simulate --costs`, with the recomputation of whole stages; times in units of 10^9 FLOPs.
+[[nodiscard]] CostModel costs_of(const ModelAnswer& answer);
 
 }  // namespace chimera

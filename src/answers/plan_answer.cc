@@ -4,17 +4,13 @@
 
 #include "answers/plan_answer.h"
 
-#include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <algorithm>
 #include <cmath>
-#include <nlohmann/json.hpp>
-#include <string>
-#include <vector>
 
 #include "core/counted.h"
-#include "core/error.h"
 #include "core/json.h"
+#include "core/mapped.h"
 #include "core/reject.h"
 #include "generate/detours.h"
 #include "generate/generator.h"
@@ -62,6 +58,11 @@ std::string csv_line(std::vector<std::string> cells) {
   return fmt::format("{}\n", fmt::join(cells, ","));
 }
 
+std::string cell_of(const Json& value) {
+  if (value.is_string()) return value.get<std::string>();
+  return value.is_number_float() ? fmt::format("{:.10g}", value.get<double>()) : json_text(value);
+}
+
 /// Sequences of a user's own layers are samples.
 double tokens_per_second(const PlanProblem& problem, const Prediction& prediction) {
   const double length = problem.layers.empty() ? static_cast<double>(problem.workload.sequence) : 1;
@@ -107,13 +108,16 @@ std::string plan_rows(const PlanProblem& problem, const std::vector<AnalyzedCand
     const auto& [candidate, prediction] = candidates[i].ranked;
     const double utilized = utilization(problem, prediction);
     // One column for both ways to save activations, as few candidates use both.
-    const std::string again =
-        candidate.recompute.empty() && !candidate.offload.empty() ? "offload" : recompute_text(candidate);
+    const std::string again = recompute_choice(candidate).rule == StageRule::None && !candidate.offload.empty()
+                                  ? "offload"
+                                  : recompute_text(candidate);
     text += fmt::format(
         "{:>3}  {:<{}}  {:>11}  {:>9}  {:<9}  {:<9}  {:>8.4g}  {:>8.4g}  {:>6}  {:>6.3f}  {:>6.2f}  {:>8}", i + 1,
         schedule_text(candidate), width, workers_text(candidate, split),
         fmt::format("{} x {}", candidate.shape.micro_batches, candidate.micro_batch_size),
-        again.size() > 9 ? fmt::format("{} stages", candidate.recompute.size()) : again,
+        again.size() <= 9                  ? again
+        : candidate.blocks.counts_blocks() ? "blocks"
+                                           : fmt::format("{} stages", candidate.recompute.size()),
         candidate.partition.rule == PartitionRule::Even ? "even" : "uneven", prediction.step_seconds,
         tokens_per_second(problem, prediction), utilized > 0 ? fmt::format("{:.1f} %", 100 * utilized) : "-",
         prediction.bubble_ratio, prediction.peak_memory_bytes / kGiB,
@@ -148,6 +152,10 @@ std::string explained_rows(const std::vector<AnalyzedCandidate>& candidates) {
   text += fmt::format("{:<22}", "in all");
   for (const std::size_t row : rows)
     text += fmt::format("  {:>8.4g} {:>6.1f} %", candidates[row].ranked.prediction.step_seconds, 100.0);
+  for (const std::size_t row : rows) {
+    const StageChoice again = recompute_choice(candidates[row].ranked.candidate);
+    if (again.counts_blocks()) text += fmt::format("\nrow {} recomputes blocks of stages: {}", row + 1, to_text(again));
+  }
   return text + "\n";
 }
 
@@ -206,7 +214,7 @@ std::string gains_text(const PlanAnalysis& report) {
   const double seconds = chosen.ranked.prediction.step_seconds;
   std::string text = fmt::format("  a network that takes no time: {:.4g} s ({:.2f} times as fast)\n",
                                  chosen.gains.free_network_seconds, seconds / chosen.gains.free_network_seconds);
-  if (!chosen.ranked.candidate.recompute.empty())
+  if (recompute_choice(chosen.ranked.candidate).rule != StageRule::None)
     text +=
         fmt::format("  memory for no recomputation: {:.4g} s ({:.2f} times as fast)\n",
                     chosen.gains.without_recomputation_seconds, seconds / chosen.gains.without_recomputation_seconds);
@@ -333,10 +341,9 @@ Json equation_json(const EquationOne& equation, const std::optional<ModelCompari
                {"all_reduce", equation.all_reduce},
                {"unoverlapped", equation.unoverlapped}};
   if (!models) return json;
-  Json causes = Json::array();
-  for (const DifferenceCause& cause : models->causes)
-    causes.push_back({{"cause", cause.name}, {"seconds", cause.seconds}});
-  json["simulator_beyond"] = causes;
+  json["simulator_beyond"] = mapped(models->causes, [](const DifferenceCause& cause) {
+    return Json{{"cause", cause.name}, {"seconds", cause.seconds}};
+  });
   return json;
 }
 
@@ -528,28 +535,17 @@ std::string plan_csv(const PlanAnalysis& report) {
   std::string text = csv_line(columns);
   for (std::size_t i = 0; i < report.candidates.size(); ++i) {
     const auto& [candidate, prediction] = report.candidates[i].ranked;
-    const PipelineShape& shape = candidate.shape;
-    std::vector<std::string> cells = {std::to_string(i + 1),
-                                      candidate.schedule,
-                                      std::to_string(candidate.data_parallel),
-                                      std::to_string(candidate.tensor_parallel),
-                                      std::to_string(shape.stages),
-                                      std::to_string(shape.micro_batches),
-                                      std::to_string(candidate.micro_batch_size)};
+    Json json = candidate_json(report.problem, report.candidates[i]);
+    json["rank"] = i + 1;
+    json["offload"] = to_text(offload_choice(candidate));
+    if (prediction.paper) json["equation_1_seconds"] = prediction.paper->seconds;
     for (const ShapeAxis& axis : shape_axes()) {
-      if (axis.axis == Axis::Slices && !has_slices) continue;
       // A parameter that the schedule does not have gets an empty cell, not its default.
       const bool taken = find_axis(find_generator(candidate.schedule), axis.axis) != nullptr;
-      cells.push_back(taken ? axis.text(shape) : "");
+      json[std::string(axis.name)] = taken ? axis_json(axis, axis.get(candidate.shape)) : Json("");
     }
-    cells.insert(cells.end(), {std::string(to_text(candidate.replica_layout)), to_text(candidate.partition),
-                               recompute_text(candidate)});
-    if (offloads) cells.push_back(to_text(offload_choice(candidate)));
-    for (const double number : {prediction.step_seconds, prediction.sequences_per_second, prediction.bubble_ratio,
-                                prediction.peak_memory_bytes})
-      cells.push_back(fmt::format("{:.10g}", number));
-    cells.push_back(prediction.paper ? fmt::format("{:.10g}", prediction.paper->seconds) : "");
-    text += csv_line(cells);
+    text += csv_line(mapped(
+        columns, [&](const auto& column) { return json.contains(column) ? cell_of(json[column]) : std::string(); }));
   }
   return text;
 }

@@ -9,9 +9,6 @@
 
 #include <cstdint>
 #include <nlohmann/json.hpp>
-#include <optional>
-#include <string>
-#include <vector>
 
 #include "generate/registry.h"
 #include "plan/compare_models.h"
@@ -20,7 +17,7 @@
 
 namespace chimera {
 
-/// A row of the report.
+/// A row of the table of candidates.
 struct AnalyzedCandidate {
   RankedCandidate ranked;                      // the candidate and its predicted step time and memory
   PossibleGains gains = {};                    // step times if the network were free, or without recomputation
@@ -29,13 +26,14 @@ struct AnalyzedCandidate {
   std::optional<StepParts> parts = {};          // step time by cause; set for the two rows of PlanQuestions::explain
 };
 
-/// Further results to compute.
+/// Further results for analyze_plan() to compute.
 struct PlanQuestions {
   std::int64_t explain = 0;  // row (from 1) to explain together with the next row; 0: none
   bool pareto = false;       // whether to compute PlanAnalysis::frontier
 };
 
-/// Everything that a report shows.
+/// Everything that plan_text(), plan_json() and plan_csv() show. `slowdowns` is empty if the schedule is asynchronous,
+/// if T is above 1, or if there are too many ops to try.
 struct PlanAnalysis {
   PlanProblem problem;                                   // input of the planner: model, machine, workers, mini-batch
   Plan plan;                                             // result of make_plan()
@@ -61,6 +59,7 @@ struct PlanAnalysis {
 /// Returns the machine's name and, if workers are on several nodes, the rate between these that the plan assumes.
 [[nodiscard]] std::string machine_text(const PlanProblem& problem);
 
+/// Return the table of candidates with all explanations, the same as JSON, and the table alone as CSV.
 [[nodiscard]] std::string plan_text(const PlanAnalysis& report);
 [[nodiscard]] std::string plan_json(const PlanAnalysis& report);
 [[nodiscard]] std::string plan_csv(const PlanAnalysis& report);

@@ -4,7 +4,6 @@
 
 #include "answers/plan_request.h"
 
-#include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
@@ -12,7 +11,6 @@
 
 #include "core/complete_name.h"
 #include "core/counted.h"
-#include "core/error.h"
 #include "core/limits.h"
 #include "core/reject.h"
 #include "generate/registry.h"
@@ -35,12 +33,11 @@ PartitionChoice partition_of(const PlanRequest& request) {
 void require_papers_choice(const PlanRequest& request) {
   for (const std::string& name : request.schedules) {
     if (find_generator(name).name == kPaperSchedule) continue;
-    throw ConfigError(
-        fmt::format("--rule paper is for {} alone, not {}; leave out --schedules, or --rule", kPaperSchedule, name));
+    reject("--rule paper is for {} alone, not {}; leave out --schedules, or --rule", kPaperSchedule, name);
   }
   const std::vector<std::int64_t> one = {1};
   const auto require = [](bool holds, const char* lack, const char* flag) {
-    if (!holds) throw ConfigError(fmt::format("--rule paper {}; leave out {}, or --rule", lack, flag));
+    if (!holds) reject("--rule paper {}; leave out {}, or --rule", lack, flag);
   };
   require(request.tensor_parallel.value_or(one) == one, "knows no tensor parallelism", "--tensor-parallel");
   require(request.given.slices == one, "knows no slices", "--slices");
@@ -142,8 +139,8 @@ void ProblemRequest::visit(Door& door) {
 }
 
 PlanProblem ProblemRequest::problem() const {
-  if (workers == 0) throw ConfigError("--workers is missing");
-  if (mini_batch == 0) throw ConfigError("--mini-batch is missing");
+  if (workers == 0) reject("--workers is missing");
+  if (mini_batch == 0) reject("--mini-batch is missing");
   require_between("--workers", workers, 1, 1'000'000);
   require_between("--mini-batch", mini_batch, 1, kMost);
   if (sequence) require_between("--sequence", *sequence, 1, kMost);
@@ -151,7 +148,7 @@ PlanProblem ProblemRequest::problem() const {
   problem.layers = layers;
   // A user's own layers have measured times, so that a machine is needed only for messages.
   if (machine.empty() && layers.empty()) {
-    throw ConfigError("--machine is missing; `chimera profile` writes one, and h100-80gb is one of those shipped");
+    reject("--machine is missing; `chimera profile` writes one, and h100-80gb is one of those shipped");
   }
   if (layers.empty()) {
     problem.model = with_overrides(find(model), fields);
@@ -166,7 +163,7 @@ PlanProblem ProblemRequest::problem() const {
   // People give GiB, programs give bytes.
   const double given = memory > 0 ? memory * kGiB : memory_bytes;
   problem.memory_bytes = given > 0 ? given : problem.machine.memory_bytes;
-  if (problem.memory_bytes <= 0) throw ConfigError("--memory is missing, and the machine's profile has none");
+  if (problem.memory_bytes <= 0) reject("--memory is missing, and the machine's profile has none");
   if (layers.empty()) {
     problem.workload = workload_of(dtype_for(problem.model), optimizer, sequence_for(problem.model));
     problem.workload.dropout = dropout;
@@ -191,7 +188,8 @@ MachineProfile ProblemRequest::profile_of_text(const std::string& text) { return
 std::int64_t ProblemRequest::sequence_for(const ModelConfig& config) const {
   constexpr std::int64_t kShort = 128;
   if (sequence) return *sequence;
-  return is_large(config) ? std::min(config.positions, config.sliding_window.value_or(config.positions)) : kShort;
+  return is_large(config) ? std::min(config.positions, config.sliding_window.value_or(config.positions))
+                          : std::min(kShort, config.positions);
 }
 
 DataType ProblemRequest::dtype_for(const ModelConfig& config) const {
@@ -200,15 +198,15 @@ DataType ProblemRequest::dtype_for(const ModelConfig& config) const {
 
 void visit_stage_choices(Door& door, StageChoice& recompute, StageChoice& offload, const std::string& usual) {
   door.text({"recompute",
-             "activation checkpointing of stages: none, full, a list such as 0,1, or auto: only the stages that "
-             "need it to fit in memory; attention: only the attention sub-layers of all stages (default " +
+             "activation checkpointing: none, full, stages such as 0,1, or auto: as little as memory requires; cheap "
+             "(norms, activation function) or attention of all blocks; blocks per stage: cheap:4+full:3,2 (default " +
                  usual + ")",
-             "none|attention|full|auto|N,N"},
+             "none|cheap|attention|full|auto|N,N|LEVEL:N,N"},
             [&recompute](const std::string& text) { recompute = parse_stages(kRecomputeFlag, text); });
   door.text({"offload",
-             "keep activations of stages in host memory between forward and backward: none, full, a list such as 0,1, "
-             "or auto: only the stages that need it to fit in memory (default none)",
-             "none|full|auto|N,N"},
+             "keep activations in host memory between forward and backward: none, full, stages such as 0,1, first "
+             "blocks of stages such as full:3,2, or auto: as few as memory requires (default none)",
+             "none|full|auto|N,N|full:N,N"},
             [&offload](const std::string& text) { offload = parse_stages(kOffloadFlag, text); });
 }
 
@@ -279,7 +277,6 @@ PlanAnalysis answer(const PlanRequest& request) {
   // Fields that the paper's rule would ignore are refused, else its answer would look like an answer to them.
   if (request.rule == PlanRule::Paper) require_papers_choice(request);
   PlanProblem problem = request.problem();
-  problem.workload.recompute_attention = request.recompute.rule == StageRule::Attention;
   GivenConfiguration given = request.given;
   if (request.tensor_parallel) {
     given.tensor_parallel = *request.tensor_parallel;

@@ -4,14 +4,8 @@
 // machine, with these workers, mini-batch and memory?), and the request, which also restricts what is considered.
 // plan_answer.h has the answer. `chimera train --plan auto` sets the fields of a ProblemRequest from flags of its own.
 
-#include <cstdint>
-#include <functional>
-#include <optional>
-#include <string>
-#include <vector>
-
 #include "answers/door.h"
-#include "answers/model_request.h"
+#include "answers/model_answer.h"
 #include "answers/plan_answer.h"
 #include "model_config/config.h"
 #include "plan/candidate.h"
@@ -40,8 +34,10 @@ struct ProblemRequest {
   // Whether the replicas of a stage divide its optimizer state (ZeRO stage 1); empty: if memory is short
   std::optional<bool> shard_optimizer = {};
   std::string network = {};  // rate between nodes, such as 200Gb/s; empty: as in the machine profile
-  std::function<ModelConfig(const std::string& name)> find = find_preset;                    // of the door
-  std::function<MachineProfile(const std::string& machine)> load_machine = profile_of_text;  // of the door
+  /// Finds a model by its name, and reads the profile of a machine: by default a preset, and JSON text. Callers with
+  /// files replace both.
+  std::function<ModelConfig(const std::string& name)> find = find_preset;
+  std::function<MachineProfile(const std::string& machine)> load_machine = profile_of_text;
 
   void visit(Door& door);
   /// Returns the planning problem. Throws ConfigError if a required field is missing or invalid, or if neither the
@@ -57,16 +53,18 @@ struct ProblemRequest {
   [[nodiscard]] static MachineProfile profile_of_text(const std::string& text);
 };
 
+/// The request of `chimera plan`: the problem, and what the planner considers (PlanOptions in plan/enumerate.h).
 struct PlanRequest : ProblemRequest {
   std::vector<std::string> schedules = {};  // to consider; empty: all synchronous ones
   PlanRule rule = PlanRule::Simulation;
-  std::optional<PartitionChoice> partition = {};                  // default: balanced
-  GivenConfiguration given = {};                                  // but for T
-  std::optional<std::vector<std::int64_t>> tensor_parallel = {};  // T; empty: usual_tensor_parallel()
+  std::optional<PartitionChoice> partition = {};  // default: balanced
+  GivenConfiguration given = {};                  // allowed values; its T is replaced by `tensor_parallel`
+  // T: absent: usual_tensor_parallel(); an empty list: every T
+  std::optional<std::vector<std::int64_t>> tensor_parallel = {};
   StageChoice recompute = {StageRule::Auto};
   StageChoice offload = {};
-  bool recompute_all = false;  // whether to recompute all stages if memory requires any recomputation
-  PlanQuestions questions = {};
+  bool recompute_all = false;    // whether to recompute all stages if memory requires any recomputation
+  PlanQuestions questions = {};  // what the answer adds: an explained row, the Pareto front
   std::int64_t top = 10;
   std::function<void(std::int64_t tried)> progress = {};  // PlanOptions::progress
 
@@ -81,7 +79,7 @@ void set_network(MachineProfile& machine, const std::string& network);
 /// Returns the T to consider by default: 1, and on hosts with several devices the divisors of their number.
 [[nodiscard]] std::vector<std::int64_t> usual_tensor_parallel(const PlanProblem& problem);
 
-/// Throws ConfigError for an invalid request, and as analyze_plan() does.
+/// Plans as requested. Throws ConfigError for an invalid request, and as analyze_plan() does.
 [[nodiscard]] PlanAnalysis answer(const PlanRequest& request);
 
 /// Visits --recompute and --offload. `usual` describes the default of --recompute.

@@ -3,14 +3,12 @@
 
 #include "answers/planning_answers.h"
 
-#include <vector>
-
-#include "answers/json_door.h"
-#include "answers/model_request.h"
+#include "answers/door.h"
+#include "answers/model_answer.h"
 #include "answers/plan_request.h"
-#include "answers/requests.h"
 #include "answers/search_answer.h"
 #include "core/json.h"
+#include "core/mapped.h"
 #include "generate/registry.h"
 #include "plan/plan.h"
 #include "plan/train_flags.h"
@@ -73,11 +71,9 @@ Json candidate_schedule_json(const Candidate& candidate) {
 /// Returns data to open a candidate elsewhere.
 Json candidate_to_open(const PlanProblem& problem, Predictor& predictor, const Candidate& candidate) {
   const PlannedSchedule planned = predictor.prepare(candidate);
-  Json layers = Json::array();
-  for (const StageLayers& stage : planned.partition) layers.push_back(stage.blocks());
   return {{"words", describe(candidate)},
           {"schedule", candidate_schedule_json(candidate)},
-          {"layers", layers},
+          {"layers", mapped(planned.partition, &StageLayers::blocks)},
           {"costs", {{"file", costs_to_json(planned.model.costs)}}},
           {"least_seconds", least_step_seconds(problem, candidate)},
           {"train", to_words(train_flags(problem, candidate))}};
@@ -92,13 +88,12 @@ Json answer_model(const JsonValue& json) {
   if (request.schedule.name.empty() && request.schedule.is_named()) request.schedule.name = kPlainSchedule;
   const ModelAnswer found = answer(request);
   const ModelSummary& summary = found.summary;
-  Json workers = Json::array();
-  for (const WorkerFootprint& worker : summary.workers) {
-    workers.push_back({{"stages", stages_of(worker)},
-                       {"flops", worker.flops},
-                       {"state_bytes", worker.held_bytes},
-                       {"peak_bytes", worker.peak_bytes}});
-  }
+  const auto workers = mapped(summary.workers, [](const WorkerFootprint& worker) {
+    return Json{{"stages", numbers_of_ids(worker.stages)},
+                {"flops", worker.flops},
+                {"state_bytes", worker.held_bytes},
+                {"peak_bytes", worker.peak_bytes}};
+  });
   return {{"model", read_json(model_json(summary))},
           {"partition", to_text(summary.partition)},
           {"recompute", to_text(found.recompute)},

@@ -2,18 +2,17 @@
 
 // Answers to three requests of the playground, a web page about pipeline schedules: `model` partitions a model into
 // stages, `search` looks for a faster order of ops, and `plan` ranks configurations. answer() (playground.h) parses the
-// request and calls one of these functions. All throw ConfigError for an invalid request, and ScheduleError for an
-// invalid schedule.
+// request and calls one of these functions. docs/playground.md lists the fields of requests and answers. All throw
+// ConfigError for an invalid request, and ScheduleError for an invalid schedule.
 
 #include <functional>
-#include <nlohmann/json.hpp>
-#include <string>
 
 #include "core/json_value.h"
 
 namespace chimera::playground {
 
 using Json = nlohmann::ordered_json;
+/// Progress (playground.h).
 using ReportProgress = std::function<void(const std::string&)>;
 
 /// Returns the stages of a partitioned model, their costs, and the FLOPs and memory of each worker.

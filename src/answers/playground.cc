@@ -7,18 +7,17 @@
 #include <cctype>
 #include <exception>
 #include <new>
-#include <vector>
 
 #include "answers/plan_answer.h"
 #include "answers/planning_answers.h"
 #include "answers/schedule_answers.h"
 #include "answers/search_answer.h"
-#include "core/choices.h"
 #include "core/json.h"
+#include "core/mapped.h"
 #include "generate/registry.h"
 #include "model_config/config.h"
 #include "render/colors.h"
-#include "render/page_data.h"
+#include "render/html.h"
 #include "schedule/place_all_reduces.h"
 
 namespace chimera::playground {
@@ -43,48 +42,41 @@ Json generator_json(const Generator& generator) {
 }
 
 Json axes_json() {
-  Json axes = Json::array();
-  for (const ShapeAxis& axis : shape_axes()) {
-    axes.push_back({{"name", axis.name},
-                    {"symbol", axis.symbol},
-                    {"meaning", axis.meaning},
-                    {"least", axis.least},
-                    {"values", std::vector<std::string>(axis.names.begin(), axis.names.end())}});
-  }
-  return axes;
+  return mapped(shape_axes(), [](const ShapeAxis& axis) {
+    return Json{{"name", axis.name},
+                {"symbol", axis.symbol},
+                {"meaning", axis.meaning},
+                {"least", axis.least},
+                {"values", std::vector<std::string>(axis.names.begin(), axis.names.end())}};
+  });
 }
 
 Json placements_json() {
-  Json placements = Json::array();
-  for (const NamedPlacement& placement : named_placements()) {
-    Json parameters = Json::array();
-    for (const Axis axis : placement.axes) parameters.push_back(shape_axis(axis).name);
-    placements.push_back({{"name", placement.name}, {"parameters", parameters}});
-  }
-  return placements;
+  return mapped(named_placements(), [](const NamedPlacement& placement) {
+    return Json{{"name", placement.name},
+                {"parameters", mapped(placement.axes, [](Axis axis) { return shape_axis(axis).name; })}};
+  });
 }
 
 Json models_json() {
-  Json models = Json::array();
-  for (const std::string& name : preset_names()) {
+  return mapped(preset_names(), [](const std::string& name) {
     const ModelConfig model = find_model(name);
-    models.push_back({{"name", name},
-                      {"family", to_text(model.family)},
-                      {"layers", model.layers},
-                      {"hidden", model.hidden},
-                      {"heads", model.heads},
-                      {"key_value_heads", key_value_heads_of(model)},
-                      {"vocabulary", model.vocabulary},
-                      {"positions", model.positions},
-                      {"tied", model.tied}});
-  }
-  return models;
+    return Json{{"name", name},
+                {"family", to_text(model.family)},
+                {"layers", model.layers},
+                {"hidden", model.hidden},
+                {"heads", model.heads},
+                {"key_value_heads", key_value_heads_of(model)},
+                {"vocabulary", model.vocabulary},
+                {"positions", model.positions},
+                {"tied", model.tied}};
+  });
 }
 
 /// Returns the names that the page offers: schedules with parameters, placements, models, data types, optimizers; and
 /// its colors.
 Json answer_catalog() {
-  Json json = {{"schedules", Json::array()},
+  Json json = {{"schedules", mapped(generators(), generator_json)},
                {"axes", axes_json()},
                {"placements", placements_json()},
                {"models", models_json()},
@@ -92,7 +84,6 @@ Json answer_catalog() {
                {"optimizers", names_of<OptimizerKind>()},
                {"syncs", names_of<AllReducePlacement>()},
                {"page", page_colors()}};
-  for (const Generator& generator : generators()) json["schedules"].push_back(generator_json(generator));
   for (int kind = 0; kind < kOpKinds; ++kind) json["op_colors"].push_back(to_hex(color_of(static_cast<OpKind>(kind))));
   return json;
 }

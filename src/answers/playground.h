@@ -2,8 +2,7 @@
 
 // JSON interface of the playground, a web page that draws, checks, searches and plans schedules. The page calls
 // answer() in WebAssembly; `chimera playground --answer` calls it on the command line and prints the same bytes. The
-// field `do` of a request names its kind. schedule_answers.h and planning_answers.h compute the answers, and requests.h
-// reads the fields that several kinds of requests share.
+// field `do` of a request names its kind. schedule_answers.h and planning_answers.h compute the answers.
 
 #include <functional>
 #include <string>

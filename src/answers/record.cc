@@ -7,7 +7,7 @@
 #include "core/json.h"
 #include "core/json_value.h"
 #include "schedule/schedule_json.h"
-#include "search/limits.h"
+#include "search/instance.h"
 #include "simulate/costs_json.h"
 
 namespace chimera {

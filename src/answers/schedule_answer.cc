@@ -2,9 +2,10 @@
 
 #include <algorithm>
 
-#include "core/error.h"
+#include "core/mapped.h"
+#include "core/reject.h"
 #include "passes/lower.h"
-#include "render/slots.h"
+#include "render/panel.h"
 #include "schedule/schedule_csv.h"
 #include "simulate/simulate.h"
 
@@ -27,7 +28,7 @@ Drawing answer(const DrawRequest& request) {
   });
   const Schedule healthy = asked.make_valid(make, request.pairs);
   if (request.data_parallel > 1 && !request.lost.is_given()) {
-    throw ConfigError("--data-parallel needs --without or --slow: all groups run the same schedule");
+    reject("--data-parallel needs --without or --slow: all groups run the same schedule");
   }
   Drawing drawing;
   FollowedSchedule followed = request.lost.apply_to(
@@ -42,9 +43,7 @@ std::vector<Panel> figures(const Drawing& drawing) {
   const auto& schedules = drawing.schedules;
   // A whole backward then takes two units, so that all pictures have the same work.
   const bool mixed = schedules.size() > 1 && std::ranges::any_of(schedules, has_split_backwards);
-  std::vector<Panel> panels;
-  for (const Schedule& schedule : schedules) panels.push_back(paper_figure(schedule, mixed ? 2 : 1));
-  return panels;
+  return mapped(schedules, [&](const Schedule& schedule) { return paper_figure(schedule, mixed ? 2 : 1); });
 }
 
 std::string drawing_text(const Drawing& drawing, const TextStyle& style) {
@@ -60,8 +59,7 @@ std::string drawing_text(const Drawing& drawing, const TextStyle& style) {
 std::string schedule_csv(const Schedule& schedule, bool communication) {
   // PyTorch adds the messages itself when it loads compute_only cells.
   if (!communication) return to_csv(schedule);
-  if (schedule.updates)
-    throw ConfigError("schedule: PyTorch's CSV has no updates between ops; leave out --communication");
+  if (schedule.updates) reject("schedule: PyTorch's CSV has no updates between ops; leave out --communication");
   // PyTorch matches both directions of a pair of workers in one order, and posts no receive ahead of its use.
   return to_csv(
       schedule,

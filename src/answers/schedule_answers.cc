@@ -4,21 +4,17 @@
 #include "answers/schedule_answers.h"
 
 #include <algorithm>
-#include <span>
-#include <vector>
 
 #include "answers/check_answer.h"
-#include "answers/json_door.h"
-#include "answers/requests.h"
+#include "answers/door.h"
 #include "answers/schedule_answer.h"
 #include "answers/simulate_answer.h"
 #include "answers/sweep_answer.h"
-#include "answers/sweep_output.h"
 #include "core/choices.h"
-#include "core/error.h"
 #include "core/json.h"
+#include "core/mapped.h"
+#include "core/reject.h"
 #include "render/html.h"
-#include "render/page_data.h"
 #include "render/perfetto.h"
 #include "render/svg.h"
 #include "render/text.h"
@@ -26,7 +22,6 @@
 #include "schedule/dependencies.h"
 #include "schedule/schedule_json.h"
 #include "simulate/cost_table.h"
-#include "simulate/explain.h"
 #include "simulate/summary.h"
 
 namespace chimera::playground {
@@ -55,13 +50,9 @@ Json counter_examples(const CheckResult& report) {
 }
 
 Json rows_json(const Schedule& schedule) {
-  Json rows = Json::array();
-  for (const std::vector<Op>& ops : schedule.workers) {
-    Json row = Json::array();
-    for (const Op& op : ops) row.push_back(to_text(op, schedule.slices));
-    rows.push_back(std::move(row));
-  }
-  return rows;
+  return mapped(schedule.workers, [&](const std::vector<Op>& ops) {
+    return mapped(ops, [&](const Op& op) { return to_text(op, schedule.slices); });
+  });
 }
 
 struct PartialRun {
@@ -119,8 +110,7 @@ Simulation simulated(const JsonValue& json) {
   Simulation simulation = answer(requested<SimulateRequest>(json));
   for (const Panel& panel : simulation.panels) {
     // Also false for NaN.
-    if (!(panel.timeline.makespan < 1e30))
-      throw ConfigError("the makespan is too large for a picture; use a larger unit");
+    if (!(panel.timeline.makespan < 1e30)) reject("the makespan is too large for a picture; use a larger unit");
   }
   return simulation;
 }

@@ -5,8 +5,6 @@
 // that the request names. All throw ConfigError for an invalid request. answer_simulate() and answer_export() also
 // throw ScheduleError for an invalid schedule.
 
-#include <nlohmann/json.hpp>
-
 #include "core/json_value.h"
 
 namespace chimera::playground {

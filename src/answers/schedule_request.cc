@@ -3,16 +3,13 @@
 
 #include "answers/schedule_request.h"
 
-#include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <span>
 #include <utility>
 
 #include "check/check_schedule.h"
 #include "core/complete_name.h"
-#include "core/error.h"
 #include "core/reject.h"
 #include "generate/registry.h"
 #include "schedule/schedule_csv.h"
@@ -74,7 +71,7 @@ Schedule ScheduleRequest::make(const MakeSchedule& make) const {
     require_few(static_cast<double>(num_ops(schedule)));
     return schedule;
   }
-  if (name.empty()) throw ConfigError("give the name of a schedule, or its text");
+  if (name.empty()) reject("give the name of a schedule, or its text");
   return shape.generate(complete_name(name, schedule_names()), with,
                         [&](const Generator& generator, const PipelineShape& asked) {
                           // A lower bound: every worker runs each of its stages at least forward and backward.
@@ -112,10 +109,10 @@ std::vector<Schedule> ScheduleRequest::others(const Schedule& first, const MakeS
 
 void ScheduleRequest::require_few(double ops) const {
   if (ops <= static_cast<double>(most_ops)) return;
-  throw ConfigError(
-      fmt::format("{:.0f} ops are more than the {} that the playground holds; use fewer stages or "
-                  "micro-batches, or the program",
-                  ops, most_ops));
+  reject(
+      "{:.0f} ops are more than the {} that the playground holds; use fewer stages or "
+      "micro-batches, or the program",
+      ops, most_ops);
 }
 
 bool names_schedule_file(const std::string& name) {
@@ -157,8 +154,8 @@ void LostRequest::visit(Door& door) {
 FollowedSchedule LostRequest::apply_to(const Schedule& healthy, std::int64_t groups,
                                        const std::function<CostModel(const Schedule&)>& costs_of) const {
   if (!is_given()) {
-    if (extra_copies > 0) throw ConfigError("--extra-copies needs --without or --slow");
-    if (effort != LostRequest().effort) throw ConfigError("--effort needs --without or --slow");
+    if (extra_copies > 0) reject("--extra-copies needs --without or --slow");
+    if (effort != LostRequest().effort) reject("--effort needs --without or --slow");
     return {.schedule = healthy, .costs = costs_of(healthy)};
   }
   std::vector<std::string> flags;
@@ -192,7 +189,7 @@ FollowedSchedule LostRequest::apply_to(const Schedule& healthy, std::int64_t gro
             .bound = found.bound};
     // The search of routes does not know the flags that made workers slow.
   } catch (const ConfigError& error) {
-    throw ConfigError(fmt::format("{}: {}", fmt::join(flags, ", "), error.what()));
+    reject("{}: {}", fmt::join(flags, ", "), error.what());
   }
 }
 

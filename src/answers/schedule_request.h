@@ -3,12 +3,7 @@
 // The parts of a request that say which schedules it is about: a ScheduleRequest and, for lost and slow workers, a
 // LostRequest (other workers that hold the same stages run their ops or a part of them, search/follow.h).
 
-#include <cstdint>
-#include <functional>
 #include <limits>
-#include <optional>
-#include <string>
-#include <vector>
 
 #include "answers/cost_request.h"
 #include "answers/shape_request.h"
@@ -17,27 +12,32 @@
 
 namespace chimera {
 
-/// A schedule: a name and a shape, a file, or the text of a file.
+/// ScheduleRequest::most_ops of the playground.
+inline constexpr std::int64_t kMaxPlaygroundOps = 1'000'000;
+
+/// A schedule: the `text` of a file if there is one, else a `file`, else a `name` and a `shape`.
 struct ScheduleRequest {
   std::string name;
   std::string file;                      // path that `load` reads
   std::optional<std::string> text = {};  // JSON or CSV
   ShapeRequest shape;
   std::vector<std::string> with = {};  // names or files of schedules to draw next to this one
-  /// Reads a schedule file. Null: a door without files.
+  /// Reads a schedule file. Null if requests cannot name files, as in the playground.
   std::function<Schedule(const std::string& path)> load = nullptr;
-  std::int64_t most_ops = std::numeric_limits<std::int64_t>::max();  // limit of a door
+  std::int64_t most_ops = std::numeric_limits<std::int64_t>::max();  // limit of the playground
 
   /// Visits name, text and shape.
   void visit(Door& door);
   /// Visits `with`.
   void visit_with(Door& door);
-  /// Returns the schedule, a text without validation. `make` generates a named one. Throws ConfigError if the name,
+  /// Returns the schedule. Does not validate a text. `make` generates a named schedule. Throws ConfigError if the name,
   /// shape or text is invalid, or for more than `most_ops` ops.
-  [[nodiscard]] Schedule make(const MakeSchedule& make = generate_as_asked) const;
-  /// Returns make(). Throws ScheduleError with the first violation if check() rejects a text. Applies `pairs` to the
-  /// schedule of a file or text; `make` applies them to a named one, as fastest() does.
-  [[nodiscard]] Schedule make_valid(const MakeSchedule& make = generate_as_asked, const PairRequest& pairs = {}) const;
+  [[nodiscard]] Schedule make(const MakeSchedule& make = generate_or_suggest) const;
+  /// Returns make(), after validation: throws ScheduleError with the first violation if check() rejects a text (a file
+  /// is left to `load`). Applies `pairs` to the schedule of a file or text; `make` applies them to a named one, as
+  /// fastest() does.
+  [[nodiscard]] Schedule make_valid(const MakeSchedule& make = generate_or_suggest,
+                                    const PairRequest& pairs = {}) const;
   /// Returns whether the schedule has a name rather than a file or text.
   [[nodiscard]] bool is_named() const { return !text && file.empty(); }
   /// Returns the schedules of `with`. A named one gets as many stages and micro-batches as `first`, and the given
@@ -71,7 +71,7 @@ struct FollowedSchedule {
 /// Lost and slow workers.
 struct LostRequest {
   std::vector<std::int64_t> without = {};  // numbers of the lost workers, counted through all data-parallel groups
-  std::vector<std::pair<std::int64_t, double>> slow = {};  // workers and their factors; infinity: lost
+  std::vector<std::pair<std::int64_t, double>> slow = {};  // workers and factors of their ops' times; infinity: lost
   std::int64_t extra_copies = 0;              // how many stages may get one more worker, to balance the work
   std::int64_t effort = FollowTask().effort;  // ops to time while the order is improved
 

@@ -4,20 +4,17 @@
 
 #include "answers/search_answer.h"
 
-#include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <array>
-#include <nlohmann/json.hpp>
-#include <utility>
 
 #include "core/counted.h"
-#include "core/error.h"
 #include "core/json.h"
+#include "core/mapped.h"
+#include "core/reject.h"
 #include "render/text.h"
 #include "schedule/schedule_json.h"
-#include "search/limits.h"
+#include "search/instance.h"
 #include "search/list_scheduling.h"
 #include "search/placements.h"
 #include "simulate/simulate.h"
@@ -38,8 +35,7 @@ const NamedPlacement& any_placement() {
 }
 
 std::vector<std::string> placement_names() {
-  std::vector<std::string> names;
-  for (const NamedPlacement& placement : named_placements()) names.emplace_back(placement.name);
+  auto names = mapped(named_placements(), [](const NamedPlacement& each) { return std::string(each.name); });
   names.emplace_back(kAnyPlacement);
   return names;
 }
@@ -65,8 +61,7 @@ std::vector<NamedPlacement> chosen_placements(const SearchRequest& request) {
 
 /// Example: `--pipelines and --chunks`.
 std::string flags_of(const NamedPlacement& placement) {
-  std::vector<std::string> flags;
-  for (const Axis axis : placement.axes) flags.push_back(shape_axis(axis).flag());
+  const auto flags = mapped(placement.axes, [](Axis axis) { return shape_axis(axis).flag(); });
   return flags.empty() ? "no such flag" : fmt::format("{}", fmt::join(flags, " and "));
 }
 
@@ -74,8 +69,8 @@ PipelineShape chosen_shape(const ShapeRequest& shape, const NamedPlacement& plac
   shape.require_counts("search");
   for (const AxisValues& given : shape.axes) {
     if (!given.is_given() || takes(placement, given.axis->axis)) continue;
-    throw ConfigError(fmt::format("search: {} does not apply to --placement {}, which takes {}", given.axis->flag(),
-                                  placement.name, flags_of(placement)));
+    reject("search: {} does not apply to --placement {}, which takes {}", given.axis->flag(), placement.name,
+           flags_of(placement));
   }
   PipelineShape usual;
   usual.chunks = placement.chunks;
@@ -92,7 +87,7 @@ SearchProblem problem_of(const SearchRequest& request, const SearchLayout& layou
   // Bytes of stages come from the request or, for `memory` alone, from the cost file.
   if (limits.memory && !limits.activation_bytes && !limits.weight_bytes) {
     if (problem.costs.memory.empty()) {
-      throw ConfigError("search: --memory needs --activation-bytes and --weight-bytes, or --costs FILE with `memory`");
+      reject("search: --memory needs --activation-bytes and --weight-bytes, or --costs FILE with `memory`");
     }
     problem.limits.push_back(limit_memory(layout, *limits.memory, problem.costs, "--memory"));
   } else if (const auto memory = limits.limits().memory) {
@@ -127,8 +122,7 @@ void add_layouts(const SearchRequest& request, const NamedPlacement& placement, 
 /// The schedule says where its stages are; the search changes only the order of ops.
 SearchedPlacements around_schedule(const SearchRequest& request) {
   Schedule schedule = request.start.make_valid();
-  if (!request.placement.empty())
-    throw ConfigError(fmt::format("search: {} has a placement already; leave out --placement", schedule.name));
+  if (!request.placement.empty()) reject("search: {} has a placement already; leave out --placement", schedule.name);
   return {{problem_of(request, search_layout_of(schedule), has_split_backwards(schedule))},
           {schedule.name},
           {PipelineShape{}},
@@ -167,9 +161,9 @@ std::string placement_text(const Schedule& schedule) {
 
 SearchLayout search_layout_of(const Schedule& schedule) {
   if (schedule.updates || schedule.micro_batch_scale != 1) {
-    throw ConfigError("search: only synchronous schedules of full micro-batches can be searched");
+    reject("search: only synchronous schedules of full micro-batches can be searched");
   }
-  if (schedule.groups > 1) throw ConfigError("search: a schedule of several groups cannot be searched");
+  if (schedule.groups > 1) reject("search: a schedule of several groups cannot be searched");
   return layout_of(schedule);
 }
 

@@ -2,14 +2,6 @@
 
 // `chimera search`: the request, its answer, and the answer as text and JSON.
 
-#include <cstddef>
-#include <cstdint>
-#include <functional>
-#include <optional>
-#include <span>
-#include <string>
-#include <vector>
-
 #include "answers/cost_request.h"
 #include "answers/schedule_request.h"
 #include "generate/generator.h"
@@ -35,18 +27,20 @@ struct NamedPlacement {
 /// Returns all placements, the default first.
 [[nodiscard]] std::span<const NamedPlacement> named_placements();
 
+/// The request of `chimera search`.
 struct SearchRequest {
   ScheduleRequest start;  // schedule to improve on its own placement; without one, `shape` and `placement` count
   ShapeRequest shape;
   std::string placement;  // empty: the best of all but `any` that take the given parameters
   CostRequest costs;
-  bool whole_backward = false;              // the same as split_backward = false
-  std::optional<bool> split_backward = {};  // default: unless `backward` is given or the start has whole backwards
+  bool whole_backward = false;  // the same as split_backward = false
+  // Takes precedence. Default: unless `backward` is given or the start has whole backwards
+  std::optional<bool> split_backward = {};
   LimitRequest limits;
-  std::optional<double> seconds = {};  // default: usual_seconds, or no limit if `iterations` is given
-  std::optional<std::int64_t> iterations = {};
+  std::optional<double> seconds = {};           // default: usual_seconds, or no limit if `iterations` is given
+  std::optional<std::int64_t> iterations = {};  // number of schedules to try
   std::int64_t seed = 0;
-  double usual_seconds = 10;  // of the door
+  double usual_seconds = 10;  // default time limit of the caller, such as the playground
 
   void visit(Door& door);
 };
@@ -56,18 +50,19 @@ struct SearchAnswer {
   SearchResult result;
   CostModel costs;
   std::string placement;                // of the best schedule, or the name of the start
-  std::vector<std::string> placements;  // [problem]
+  std::vector<std::string> placements;  // names of all placements that were searched
   std::vector<std::string> notes;       // fields without effect
 };
 
-/// Returns the placement of a schedule. Throws ConfigError if the schedule cannot be searched.
+/// Returns the input of a search: the placement and micro-batches of a schedule. Throws ConfigError if it is
+/// asynchronous, halves micro-batches, or covers several data-parallel groups.
 [[nodiscard]] SearchLayout search_layout_of(const Schedule& schedule);
 
 /// Returns the limits and the seed of a search.
 [[nodiscard]] SearchOptions options_of(const SearchRequest& request,
                                        const std::function<void(const SearchProgress&)>& progress);
 
-/// Throws ConfigError or ScheduleError for an invalid request.
+/// Searches. Calls `progress` as SearchOptions::progress. Throws ConfigError or ScheduleError for an invalid request.
 [[nodiscard]] SearchAnswer answer(const SearchRequest& request,
                                   const std::function<void(const SearchProgress&)>& progress);
 

@@ -3,16 +3,15 @@
 
 #include "answers/shape_request.h"
 
-#include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
-#include <functional>
 #include <utility>
 
 #include "core/choices.h"
-#include "core/error.h"
+#include "core/mapped.h"
+#include "core/reject.h"
 #include "generate/registry.h"
 
 namespace chimera {
@@ -63,9 +62,7 @@ std::vector<std::int64_t> named_values_of(const ShapeAxis& axis, const std::stri
 }  // namespace
 
 std::vector<AxisValues> ShapeRequest::all_axes() {
-  std::vector<AxisValues> all;
-  for (const ShapeAxis& axis : shape_axes()) all.push_back({&axis});
-  return all;
+  return mapped(shape_axes(), [](const ShapeAxis& axis) { return AxisValues{&axis}; });
 }
 
 void ShapeRequest::visit(Door& door, FieldValues counts) {
@@ -98,15 +95,14 @@ void ShapeRequest::visit(Door& door, FieldValues counts) {
 }
 
 std::vector<PipelineShape> ShapeRequest::combinations() const {
-  if (stages_list.empty()) throw ConfigError("--stages is missing; give D, or a list such as 4,8,16");
-  if (micro_batches_list.empty()) throw ConfigError("--micro-batches is missing; give N, or a list such as D,2D,4D");
+  if (stages_list.empty()) reject("--stages is missing; give D, or a list such as 4,8,16");
+  if (micro_batches_list.empty()) reject("--micro-batches is missing; give N, or a list such as D,2D,4D");
   std::vector<PipelineShape> shapes;
   const auto require_few = [](std::size_t count) {
-    if (count > kMaxListed)
-      throw ConfigError(fmt::format("the lists name more than {} shapes; list fewer", kMaxListed));
+    if (count > kMaxListed) reject("the lists name more than {} shapes; list fewer", kMaxListed);
   };
   for (const std::int64_t d : parse_count_list("--stages", stages_list)) {
-    if (d < 1) throw ConfigError(fmt::format("--stages must be at least 1, not {}", d));
+    if (d < 1) reject("--stages must be at least 1, not {}", d);
     // Micro-batches may be multiples of D, so their list is read for each D.
     for (const std::int64_t n : parse_count_list("--micro-batches", micro_batches_list, d)) {
       shapes.push_back({.stages = d, .micro_batches = n});
@@ -159,57 +155,40 @@ PipelineShape ShapeRequest::shape_for(const Generator& generator,
     // The flag is for one of the other schedules in the same picture.
     if (std::ranges::any_of(takers, [&](const auto& name) { return std::ranges::count(other_schedules, name) > 0; }))
       continue;
-    std::vector<std::string> taken;
-    for (const SupportedAxis& own : generator.axes) taken.push_back(shape_axis(own.axis).flag());
-    throw ConfigError(fmt::format("{} does not apply to {}{}", given.axis->flag(), generator.name,
-                                  taken.empty() ? "" : fmt::format(", which takes {}", fmt::join(taken, ", "))));
+    const auto taken = mapped(generator.axes, [](const auto& own) { return shape_axis(own.axis).flag(); });
+    reject("{} does not apply to {}{}", given.axis->flag(), generator.name,
+           taken.empty() ? "" : fmt::format(", which takes {}", fmt::join(taken, ", ")));
   }
-  return shape_of(generator, shape.stages, shape.micro_batches);
+  return with_values_for(&generator, default_shape(generator, shape.stages, shape.micro_batches));
 }
 
-PipelineShape ShapeRequest::with_given_values(const PipelineShape& usual) const {
-  PipelineShape asked = usual;
-  asked.stages = shape.stages;
-  asked.micro_batches = shape.micro_batches;
-  for (const AxisValues& given : axes) {
-    if (given.is_given()) given.axis->set(asked, given.values.front());
-  }
-  return asked;
+PipelineShape ShapeRequest::with_given_values(PipelineShape usual) const {
+  usual.stages = shape.stages;
+  usual.micro_batches = shape.micro_batches;
+  return with_values_for(nullptr, usual);
 }
 
 std::vector<PipelineShape> ShapeRequest::variants(const Generator& generator, const PipelineShape& asked,
                                                   VariedParameters tried) const {
-  // Values for one axis may depend on those before it (SupportedAxis::planned), hence the loop over shapes so far.
-  std::vector<PipelineShape> shapes = {asked};
-  for (const AxisValues& given : axes) {
-    const SupportedAxis* taken = find_axis(generator, given.axis->axis);
-    if (taken == nullptr || given.is_given() || (tried == VariedParameters::ByCosts && !taken->by_costs)) continue;
-    std::vector<PipelineShape> varied;
-    for (const PipelineShape& each : shapes) {
-      for (const std::int64_t value : taken->planned(each)) given.axis->set(varied.emplace_back(each), value);
-    }
-    shapes = std::move(varied);
-  }
-  return shapes;
+  return varied_shapes(generator, asked, [&](const SupportedAxis& taken, const PipelineShape& one) {
+    const auto given = std::ranges::find(axes, taken.axis, [](const AxisValues& each) { return each.axis->axis; });
+    const bool varies = !given->is_given() && (tried == VariedParameters::All || taken.by_costs);
+    return varies ? taken.planned(one) : std::vector<std::int64_t>();
+  });
 }
 
 PipelineShape ShapeRequest::shape_next_to(const Schedule& schedule, const Generator& generator) const {
-  return shape_of(generator, static_cast<std::int64_t>(schedule.workers.size()),
-                  // Halving has doubled the number; N counts full micro-batches.
-                  std::llround(static_cast<double>(schedule.micro_batches) * schedule.micro_batch_scale));
+  // Halving has doubled the number; N counts full micro-batches.
+  const auto count = std::llround(static_cast<double>(schedule.micro_batches) * schedule.micro_batch_scale);
+  return with_values_for(&generator, default_shape(generator, std::ssize(schedule.workers), count));
 }
 
-PipelineShape ShapeRequest::shape_of(const Generator& generator, std::int64_t depth, std::int64_t count) const {
-  PipelineShape asked = default_shape(generator, depth, count);
+PipelineShape ShapeRequest::with_values_for(const Generator* generator, PipelineShape asked) const {
   for (const AxisValues& given : axes) {
-    if (given.is_given() && find_axis(generator, given.axis->axis) != nullptr)
-      given.axis->set(asked, given.values.front());
+    const bool is_taken = generator == nullptr || find_axis(*generator, given.axis->axis) != nullptr;
+    if (given.is_given() && is_taken) given.axis->set(asked, given.values.front());
   }
   return asked;
-}
-
-Schedule generate_as_asked(const Generator& generator, const PipelineShape& asked) {
-  return generate_or_suggest(generator, asked);
 }
 
 Schedule ShapeRequest::generate(const std::string& name, const std::vector<std::string>& other_schedules,

@@ -13,12 +13,6 @@
 //   lists (sweep)                                             combinations() -> applicable_shape() -> variants()
 //   best parameters for given costs (fastest() in schedule_request.h)   variants()
 
-#include <cstdint>
-#include <functional>
-#include <optional>
-#include <string>
-#include <vector>
-
 #include "answers/door.h"
 #include "generate/registry.h"
 #include "schedule/schedule.h"
@@ -33,7 +27,7 @@ struct AxisValues {
   [[nodiscard]] bool is_given() const { return !values.empty(); }
 };
 
-/// Whether each field takes one value or also a list
+/// Whether each field takes one value or also a list.
 enum class FieldValues : std::uint8_t { Single, Lists };
 
 /// Selects the parameters for which ShapeRequest::variants() tries several values. A parameter that is given is never
@@ -45,16 +39,15 @@ enum class VariedParameters : std::uint8_t {
 
 /// Function that makes a schedule of the shape `asked`.
 using MakeSchedule = std::function<Schedule(const Generator& generator, const PipelineShape& asked)>;
-/// The default MakeSchedule: generates the schedule with exactly the parameters of `asked`.
-[[nodiscard]] Schedule generate_as_asked(const Generator& generator, const PipelineShape& asked);
 
 /// The given values.
 struct ShapeRequest {
-  PipelineShape shape;      // stages and micro-batches; the other fields are unused
-  std::string stages_list;  // stages as text; empty: not given
+  PipelineShape shape;      // parsed stages and micro-batches, if each is one value; the other fields are unused
+  std::string stages_list;  // stages as text, also for one value; empty: not given
   std::string micro_batches_list;
   std::vector<AxisValues> axes = all_axes();
 
+  /// Visits the fields; `counts` says whether they accept lists.
   void visit(Door& door, FieldValues counts = FieldValues::Single);
   /// Returns whether at least one of the fields is given.
   [[nodiscard]] bool is_given() const;
@@ -78,7 +71,7 @@ struct ShapeRequest {
   /// generator are ignored; those that are not given get the generator's defaults.
   [[nodiscard]] PipelineShape shape_next_to(const Schedule& schedule, const Generator& generator) const;
   /// Returns a copy of `usual` with D, N and all given values, whether or not any schedule has these parameters.
-  [[nodiscard]] PipelineShape with_given_values(const PipelineShape& usual) const;
+  [[nodiscard]] PipelineShape with_given_values(PipelineShape usual) const;
   /// Returns copies of `asked`, at least one, with all combinations of values for some parameters. A parameter varies
   /// if the generator has it, it is not given, and `tried` selects it; SupportedAxis::planned gives its values. Other
   /// parameters keep their values in `asked`.
@@ -87,14 +80,15 @@ struct ShapeRequest {
   /// Makes the schedule with this name. Throws ConfigError if D or N is missing, if the name is unknown, or if a given
   /// parameter applies neither to this schedule nor to one of the schedules in `other_schedules`.
   [[nodiscard]] Schedule generate(const std::string& name, const std::vector<std::string>& other_schedules = {},
-                                  const MakeSchedule& make = generate_as_asked) const;
+                                  const MakeSchedule& make = generate_or_suggest) const;
   /// Throws ConfigError if a field is given, because `what`, such as a schedule file, already has a shape. `what`
   /// starts the message.
   void require_absent(const std::string& what) const;
 
  private:
   [[nodiscard]] static std::vector<AxisValues> all_axes();
-  [[nodiscard]] PipelineShape shape_of(const Generator& generator, std::int64_t depth, std::int64_t count) const;
+  /// Returns `asked` with the given values of parameters that the generator (null: any) has.
+  [[nodiscard]] PipelineShape with_values_for(const Generator* generator, PipelineShape asked) const;
 };
 
 }  // namespace chimera

@@ -4,7 +4,6 @@
 
 #include "answers/simulate_answer.h"
 
-#include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
@@ -13,15 +12,13 @@
 #include <iterator>
 #include <limits>
 #include <tuple>
-#include <utility>
 
 #include "check/check_limits.h"
 #include "core/counted.h"
-#include "core/error.h"
 #include "core/json.h"
+#include "core/reject.h"
 #include "passes/unroll.h"
 #include "render/timeline_json.h"
-#include "simulate/explain.h"
 #include "simulate/permute.h"
 #include "simulate/simulate.h"
 #include "simulate/summary.h"
@@ -61,7 +58,7 @@ double makespan_of(const Schedule& step, const SimulateRequest& request) {
 /// Fills `costs.micro_batches` for all groups.
 std::vector<std::int64_t> permutation_of(const Schedule& step, CostModel& costs) {
   if (costs.micro_batches.empty())
-    throw ConfigError("--permute-micro-batches needs the work of each micro-batch: micro_batches in --costs FILE");
+    reject("--permute-micro-batches needs the work of each micro-batch: micro_batches in --costs FILE");
   // The file may have the work of one group, which all groups repeat.
   if (std::ssize(costs.micro_batches) < step.micro_batches) {
     const std::vector<double> group = costs.micro_batches;
@@ -84,7 +81,7 @@ Panel simulated_panel(const Schedule& step, const SimulateRequest& request, cons
   Timeline timeline = timeline_of(schedule, costs, request);
   // Sums of times up to 1e100 stay finite for any usual number of ops.
   if (!std::isfinite(timeline.makespan)) {
-    throw ConfigError("simulate: the makespan is too large for a number; use a larger unit of time");
+    reject("simulate: the makespan is too large for a number; use a larger unit of time");
   }
   Panel panel = panel_of(schedule, std::move(timeline), costs);
   // Times of a worker's share come without sizes of messages and gradients.
@@ -96,7 +93,7 @@ void require_limit(const SimulateRequest& request, const Panel& panel) {
   const auto violations = check_limits(panel.schedule, request.limits.limits());
   if (violations.empty()) return;
   const bool in_flight = violations.front().kind == ViolationKind::OverInFlight;
-  throw ConfigError(fmt::format("{}: {}", in_flight ? "--max-in-flight" : "--memory", violations.front().message));
+  reject("{}: {}", in_flight ? "--max-in-flight" : "--memory", violations.front().message);
 }
 
 std::string workers_as_text(const Panel& panel) {

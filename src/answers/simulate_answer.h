@@ -1,12 +1,7 @@
 #pragma once
 
-// `chimera simulate`, which the playground and Python ask for too: the request, its answer, and the answer as text. The
-// answer is written as JSON and as pictures by src/render.
-
-#include <cstdint>
-#include <optional>
-#include <string>
-#include <vector>
+// `chimera simulate`, which the playground and Python ask for too: the request, its answer, and the answer as text
+// and JSON. Pictures come from src/render.
 
 #include "answers/cost_request.h"
 #include "answers/schedule_request.h"
@@ -15,6 +10,7 @@
 
 namespace chimera {
 
+/// The request of `chimera simulate`.
 struct SimulateRequest {
   ScheduleRequest schedule;
   PairRequest pairs;
@@ -39,8 +35,8 @@ struct Simulation {
   std::vector<std::string> notes;                       // fields without effect
 };
 
-/// Throws ConfigError for an invalid request or if the schedule exceeds the limits, and ScheduleError for a schedule
-/// that cannot run.
+/// Simulates the schedule and the others. Throws ConfigError for an invalid request or if the schedule exceeds the
+/// limits, and ScheduleError for a schedule that cannot run.
 [[nodiscard]] Simulation answer(const SimulateRequest& request);
 
 /// Returns the first panel as JSON (render/timeline_json.h), with the fields of lost and slow workers.

@@ -9,21 +9,21 @@
 // none, each schedule is simulated with all useful values of the parameters that are not given, and only its best row
 // is kept.
 //
-//   lists -> conditions -> schedules x parameters -> simulate() -> rows -> table, CSV, chart (sweep_output.h)
+//   lists -> conditions -> schedules x parameters -> simulate() -> rows -> table, CSV, JSON lines, chart
 //                                                                               \-> training (apps/sweep_training.h)
+//
+// A row is one simulated schedule. Its cells, each with the name of its column, are the shape (D stages, N
+// micro-batches), the times of ops, and results such as `makespan`, the duration of a step.
 
-#include <array>
-#include <cstdint>
-#include <functional>
 #include <limits>
-#include <string>
-#include <vector>
+#include <nlohmann/json.hpp>
 
 #include "answers/cost_request.h"
 #include "answers/shape_request.h"
 
 namespace chimera {
 
+/// The request of `chimera sweep`.
 struct SweepRequest {
   std::string schedules;  // names and files, separated by commas, or `all`; empty: all synchronous schedules, with
                           // their best parameters
@@ -32,7 +32,7 @@ struct SweepRequest {
   PairRequest pairs;
   LimitRequest limits;  // a schedule that exceeds them has no row
   bool pareto = false;  // whether only rows of pareto_fronts() are kept
-  /// Reads a schedule file. Null: a door without files.
+  /// Reads a schedule file. Null if requests cannot name files, as in the playground.
   std::function<Schedule(const std::string& path)> load = nullptr;
 
   void visit(Door& door);
@@ -72,6 +72,7 @@ struct LeftOutSchedule {
   std::int64_t more = 0;  // number of further conditions without a row
 };
 
+/// The answer: rows, and what has no row.
 struct SweepResult {
   std::vector<SweepRow> rows;  // at least one; all have the same columns
   std::vector<LeftOutSchedule> left_out;
@@ -88,5 +89,28 @@ struct SweepResult {
 
 /// Returns whether the column is a time of time_columns() (cost_request.h), such as `latency`.
 [[nodiscard]] bool is_time(const std::string& column);
+
+/// Returns the table, and below it the schedules that were left out. If all rows have the same D, N and op times, the
+/// text ends with commands that draw, improve and train the best schedule.
+[[nodiscard]] std::string to_text(const SweepResult& result);
+
+/// Returns why a schedule is not in the table, for example `left out zb-v: --micro-batches must be 2D = 8 or more (and
+/// 2 more rows)`.
+[[nodiscard]] std::string to_text(const LeftOutSchedule& schedule);
+
+/// Returns the rows as CSV. The header line has the column names of the first row.
+[[nodiscard]] std::string to_csv(const std::vector<SweepRow>& rows);
+
+/// Returns an array with an object per row. Empty cells, such as a parameter that the schedule does not have, are
+/// omitted.
+[[nodiscard]] nlohmann::ordered_json rows_json(const std::vector<SweepRow>& rows);
+/// Returns these objects, one per line.
+[[nodiscard]] std::string to_json_lines(const std::vector<SweepRow>& rows);
+
+/// Draws column `value` (y axis) over column `over` (x axis) as SVG. A curve has the rows of one schedule with equal D,
+/// N and op times, apart from the value on the x axis. Rows that differ in other parameters, such as `pipelines`, share
+/// a curve only if `merges_parameters`. Throws ConfigError for an unknown column.
+[[nodiscard]] std::string draw_chart(const std::vector<SweepRow>& rows, const std::string& value,
+                                     const std::string& over, bool merges_parameters);
 
 }  // namespace chimera

@@ -3,11 +3,8 @@
 #include <fmt/format.h>
 #include <algorithm>
 #include <cmath>
-#include <filesystem>
 #include <fstream>
 #include <memory>
-#include <nlohmann/json.hpp>
-#include <utility>
 
 #include "bench/machine_line.h"
 #include "core/core_use.h"
@@ -30,7 +27,7 @@ class Contest {
 
   std::vector<Score> run() {
     for (std::int64_t round = 0; round < options_.rounds; ++round) {
-      say_(fmt::format("round {}, load {}:", round + 1, load()));
+      say_(fmt::format("round {}, load {}:", round + 1, load_average()));
       // All contenders run in every round, so that a slow period of the machine hits all of them.
       try {
         for (std::size_t c = 0; c < contenders_.size(); ++c) add(scores_[c], measure(contenders_[c], scores_[c]));

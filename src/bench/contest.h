@@ -3,20 +3,20 @@
 // Compares the speed of training runs on a noisy machine, for `chimera bench`. A run is a shell command whose speed and
 // losses are read from its metrics: `chimera train`, or a program of another framework that writes the same JSON lines.
 // A Contender is a command to compare. All contenders run once per round, so that a change of the machine's speed
-// affects all of them. A run during which other programs used the cores is repeated. Scores are medians over rounds,
-// and ratios compare runs of the same round.
+// affects all of them. A run during which other programs used the cores is repeated. A Score has one value per round,
+// so that ratios can compare runs of the same round.
 
 #include <cstdint>
 #include <cstdio>
 #include <functional>
 #include <string>
-#include <vector>
 
 #include "bench/statistics.h"
 
 namespace chimera {
 
-/// Results of a run. Medians exclude the first steps, which warm up memory and caches.
+/// Results of a run. The first two are medians over its steps, without the first steps, which warm up memory and
+/// caches.
 struct TrainingFigures {
   double tokens_per_second = 0;
   double step_seconds = 0;
@@ -29,13 +29,13 @@ struct TrainingFigures {
 /// `tokens_per_second`.
 class TrainingRun {
  public:
+  /// Removes an old file `metrics`. Throws Error if it cannot start a shell.
   TrainingRun(std::string command, std::string metrics);
-  TrainingRun(const TrainingRun&) = delete;
-  TrainingRun& operator=(const TrainingRun&) = delete;
+  TrainingRun& operator=(TrainingRun&&) = delete;
   ~TrainingRun();
 
   /// Waits for the end; call it once. Excludes the first `skipped` steps from the medians. Throws Error, with the
-  /// command's messages, if the command fails, or if it writes at most `skipped` steps.
+  /// command's messages, if the command fails, if its metrics cannot be read, or if it writes at most `skipped` steps.
   [[nodiscard]] TrainingFigures wait(std::int64_t skipped);
 
  private:
@@ -74,7 +74,7 @@ struct Score {
 [[nodiscard]] std::vector<Score> run_contest(const std::vector<Contender>& contenders, ContestOptions options,
                                              const std::function<void(const std::string&)>& report_progress);
 
-/// Returns the spread of the ratios of the tokens per second of `score` and `reference` in the same round.
+/// Returns the spread of the ratios, over rounds: the tokens per second of `score` divided by those of `reference`.
 [[nodiscard]] Spread speed_ratio(const Score& score, const Score& reference);
 
 }  // namespace chimera

@@ -27,7 +27,7 @@ constexpr const char* kBuild = "debug";
 
 }  // namespace
 
-std::string load() {
+std::string load_average() {
   std::string minute = "unknown";
   // The first number is the mean of the last minute.
   std::ifstream("/proc/loadavg") >> minute;
@@ -36,7 +36,7 @@ std::string load() {
 
 std::string machine_line(const std::string& library) {
   return fmt::format("{:%Y-%m-%d %H:%M} UTC, {}, {} cores, load {}{}{}, {} build", fmt::gmtime(std::time(nullptr)),
-                     processor(), available_cores(), load(), library.empty() ? "" : ", ", library, kBuild);
+                     processor(), available_cores(), load_average(), library.empty() ? "" : ", ", library, kBuild);
 }
 
 }  // namespace chimera

@@ -12,6 +12,6 @@ namespace chimera {
 [[nodiscard]] std::string machine_line(const std::string& library = {});
 
 /// Returns the load average of the last minute, such as `0.12`, or `unknown`.
-[[nodiscard]] std::string load();
+[[nodiscard]] std::string load_average();
 
 }  // namespace chimera

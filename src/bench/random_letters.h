@@ -3,10 +3,6 @@
 // Random text for runs that only measure times, so that users need no data: `chimera plan --run` without --data, and
 // `chimera profile`.
 
-#include <cstdint>
-#include <string>
-#include <string_view>
-
 #include "core/files.h"
 #include "core/random.h"
 
@@ -24,7 +20,7 @@ namespace chimera {
   return text;
 }
 
-/// Writes a file of 500,000 random letters, always the same, to train on. Throws ConfigError if it cannot write.
+/// Writes a file of 500,000 random letters, always the same, to train on. Throws as write_whole() does.
 inline void write_random_letters(const std::string& path) { write_whole(path, random_letters(500'000, "validation")); }
 
 }  // namespace chimera

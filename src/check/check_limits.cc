@@ -1,9 +1,7 @@
-// For each worker, `Accounts` records what is held during each op, and first_excess() finds the first op above a limit.
+// For each worker, held_by() records what is held during each op, and first_excess() finds the first op above a limit.
 // check_sample_order() is a check of its own: it follows the micro-batches of each copy of a stage.
 
 #include "check/check_limits.h"
-
-#include <fmt/format.h>
 
 #include <algorithm>
 
@@ -26,38 +24,26 @@ struct Held {
 
 // Walks a worker's list in order. That is enough, because the amounts change only when the worker's own ops start and
 // end: no simulation is needed, and the result holds for all op times.
-class Accounts {
- public:
-  explicit Accounts(const Schedule& schedule)
-      : schedule_(schedule),
-        unit_(static_cast<double>(workers_per_group(schedule)) / static_cast<double>(schedule.stages)),
-        slice_(schedule.micro_batch_scale / static_cast<double>(schedule.slices)),
-        stages_held_(stages_held(schedule)) {}
-
-  Held of(std::size_t worker) {
-    const auto& ops = schedule_.workers[worker];
-    Held held{std::vector<double>(ops.size()), std::vector<double>(ops.size())};
-    // Versions that later ones have replaced, but that ops still use
-    std::vector<std::int64_t> older(ops.size() + 1, 0);
-    for (const VersionChange& change : version_changes(schedule_, worker)) older[change.after] += change.change;
-    double in_flight = 0;
-    for (std::size_t i = 0; i < ops.size(); ++i) {
-      if (i > 0) older[i] += older[i - 1];
-      const ActivationChange change = activation_change(ops[i].kind, {});
-      in_flight += change.at_start;
-      held.activations[i] = in_flight * unit_ * slice_;
-      held.weights[i] = static_cast<double>(stages_held_[worker] + older[i]) * unit_;
-      in_flight += change.at_end;
-    }
-    return held;
+Held held_by(const Schedule& schedule, std::size_t worker, std::int64_t stages) {
+  // Size of a stage, in shares, and of a slice, in full micro-batches
+  const double unit = static_cast<double>(workers_per_group(schedule)) / static_cast<double>(schedule.stages);
+  const double slice = schedule.micro_batch_scale / static_cast<double>(schedule.slices);
+  const auto& ops = schedule.workers[worker];
+  Held held{std::vector<double>(ops.size()), std::vector<double>(ops.size())};
+  // Versions that later ones have replaced, but that ops still use
+  std::vector<std::int64_t> older(ops.size() + 1, 0);
+  for (const VersionChange& change : version_changes(schedule, worker)) older[change.after] += change.change;
+  double in_flight = 0;
+  for (std::size_t i = 0; i < ops.size(); ++i) {
+    if (i > 0) older[i] += older[i - 1];
+    const ActivationChange change = activation_change(ops[i].kind, {});
+    in_flight += change.at_start;
+    held.activations[i] = in_flight * unit * slice;
+    held.weights[i] = static_cast<double>(stages + older[i]) * unit;
+    in_flight += change.at_end;
   }
-
- private:
-  const Schedule& schedule_;
-  double unit_;   // Size of a stage, in shares
-  double slice_;  // Size of a slice, in full micro-batches
-  std::vector<std::int64_t> stages_held_;
-};
+  return held;
+}
 
 /// A worker's first op over the limit, and its largest amount.
 struct Excess {
@@ -91,7 +77,7 @@ void sort_by_start(const Schedule& schedule, std::vector<Violation>& violations)
 
 std::vector<Violation> check_limits(const Schedule& schedule, const Limits& limits) {
   std::vector<Violation> violations;
-  Accounts accounts(schedule);
+  const auto held_stages = stages_held(schedule);
   const auto report = [&](ViolationKind kind, const Excess& excess, const char* of, double limit) {
     violations.push_back({kind,
                           fmt::format("{}: {:.10g} {}, {:.10g} allowed; the worker's most is {:.10g}",
@@ -99,7 +85,7 @@ std::vector<Violation> check_limits(const Schedule& schedule, const Limits& limi
                           {excess.place}});
   };
   for (std::size_t w = 0; w < schedule.workers.size(); ++w) {
-    Held held = accounts.of(w);
+    Held held = held_by(schedule, w, held_stages[w]);
     if (limits.in_flight) {
       const auto excess = first_excess(w, held.activations, *limits.in_flight);
       if (excess) report(ViolationKind::OverInFlight, *excess, "stage units in flight", *limits.in_flight);

@@ -2,10 +2,7 @@
 // Two checks of schedules that are complete and can run (check_schedule.h): do they stay within limits of memory
 // (--max-in-flight, --memory), and do they sum gradients in the order of the samples? `chimera check` reports the
 // violations of both. `simulate` rejects a schedule that exceeds a limit, and `sweep` leaves it out. The limits of
-// `search` are in search/limits.h.
-
-#include <optional>
-#include <vector>
+// `search` are in search/instance.h.
 
 #include "check/violation.h"
 #include "schedule/schedule.h"

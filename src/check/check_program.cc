@@ -5,10 +5,7 @@
 
 #include "check/check_program.h"
 
-#include <fmt/format.h>
-#include <cstdint>
 #include <limits>
-#include <vector>
 
 #include "check/check_schedule.h"
 #include "check/collectives.h"
@@ -445,9 +442,7 @@ class ProgramRun {
         run_(program),
         tensors_(program),
         collectives_(program),
-        transfers_(run_, tensors_, discipline),
-        reductions_(run_, collectives_),
-        computation_(run_, tensors_, collectives_) {}
+        transfers_(run_, tensors_, discipline) {}
 
   std::vector<Violation> run() {
     while (!run_.ready.empty()) {
@@ -506,8 +501,8 @@ class ProgramRun {
   ProgramTensors tensors_;
   Collectives collectives_;
   Transfers transfers_;
-  Reductions reductions_;
-  Computation computation_;
+  Reductions reductions_{run_, collectives_};
+  Computation computation_{run_, tensors_, collectives_};
 };
 
 }  // namespace

@@ -12,9 +12,6 @@
 // to run, and instructions of two workers have the same effect in either order, because each receive names its sender.
 // All executions therefore end in the same state (Newman's lemma).
 
-#include <cstdint>
-#include <vector>
-
 #include "check/violation.h"
 #include "schedule/program.h"
 
@@ -51,7 +48,7 @@ enum class SummedStages : std::uint8_t {
 //
 // Gradients and updates
 // - Each worker that holds a stage takes part once per step in the sum of losses and gradient norms (ReduceScalars),
-//   after the ops and updates of the step. Workers without a stage (schedule/survivors.h) do not.
+//   after the ops and updates of the step. Lost workers do not.
 // - In a synchronous training program, each worker all-reduces the gradients of its stages (SummedStages) once; also
 //   those of the tied matrix, which the first and the last stage may share. An all-reduce starts after the last weight
 //   gradient of the stage. The worker waits for it before ReduceScalars, and runs one OptimizerStep after

@@ -4,11 +4,9 @@
 
 #include "check/check_schedule.h"
 
-#include <fmt/format.h>
 #include <algorithm>
 #include <limits>
 #include <optional>
-#include <string>
 
 #include "check/violation.h"
 #include "check/wait_cycle.h"
@@ -91,7 +89,6 @@ class VersionCheck {
  public:
   VersionCheck(const Schedule& schedule, Findings& findings)
       : schedule_(schedule),
-        updates_(*schedule.updates),
         findings_(findings),
         copies_(schedule.placement.num_replicas() * static_cast<std::size_t>(schedule.stages)),
         group_of_(static_cast<std::size_t>(schedule.micro_batches)),
@@ -189,7 +186,7 @@ class VersionCheck {
   }
 
   const Schedule& schedule_;
-  const AsynchronousUpdates& updates_;
+  const AsynchronousUpdates& updates_ = *schedule_.updates;
   Findings& findings_;
   std::vector<Copy> copies_;                   // [replica][stage]
   std::vector<std::int64_t> num_updates_;      // [replica], per stage

@@ -4,8 +4,6 @@
 // gradient.) All other code requires such a schedule. A schedule from a user's file is checked when it is read; the
 // generated schedules are checked in tests. check_program.h checks the instructions that lower() makes of a schedule.
 
-#include <vector>
-
 #include "check/violation.h"
 #include "schedule/schedule.h"
 

@@ -5,8 +5,6 @@
 // describes the workers that never finish.
 
 #include <cstddef>
-#include <cstdint>
-#include <vector>
 
 #include "check/violation.h"
 #include "schedule/program.h"
@@ -41,11 +39,11 @@ class Collectives {
   /// must be the group's only member.
   void restart(std::size_t worker, ParameterGroupId group);
 
-  /// Returns how many sums of norms and losses the worker has joined; there is one per step.
+  /// Returns how many sums of norms and losses (ReduceScalars) the worker has joined so far; it joins one per step.
   [[nodiscard]] std::int64_t arrivals(std::size_t worker) const { return arrivals_[worker]; }
   /// Returns whether the worker has joined the last step's sum of norms and losses.
   [[nodiscard]] bool has_arrived(std::size_t worker) const { return arrivals_[worker] == steps_; }
-  /// Returns whether the worker must join the sums of norms and losses. Lost workers (schedule/survivors.h) do not.
+  /// Returns whether the worker must join the sums of norms and losses. Lost workers (schedule/schedule.h) do not.
   [[nodiscard]] bool joins(std::size_t worker) const { return !held_[worker].empty(); }
   /// Returns whether all workers that join have joined the worker's latest sum. The worker must have joined one.
   [[nodiscard]] bool all_arrived(std::size_t worker) const {

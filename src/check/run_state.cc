@@ -3,8 +3,6 @@
 
 #include "check/run_state.h"
 
-#include <fmt/format.h>
-
 namespace chimera {
 
 // At the end of a program every gradient is in an update, and the newest weights of each stage exist: the next step

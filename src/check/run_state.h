@@ -6,17 +6,12 @@
 // violation. collectives.h has the state of all-reduces. All classes require ids in range.
 // A micro-batch may run in slices: parts of its tokens, each with ops of its own.
 
-#include <fmt/format.h>
-#include <array>
-#include <cstdint>
 #include <limits>
 #include <map>
 #include <optional>
 #include <set>
-#include <string>
 #include <tuple>
 #include <unordered_map>
-#include <vector>
 
 #include "check/violation.h"
 #include "schedule/program.h"
@@ -141,6 +136,7 @@ class LiveVersions {
   /// Called at the end of the program. Adds violations for gradients that no update used, and for copies whose newest
   /// weight version was dropped.
   void report_unfinished(Findings& findings) const;
+  /// Returns whether the program has updated any copy, or dropped a version of any.
   [[nodiscard]] bool any_updates() const { return !copies_.empty(); }
 
  private:

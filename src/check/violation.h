@@ -6,10 +6,9 @@
 
 #include <fmt/format.h>
 #include <array>
-#include <string>
 #include <utility>
-#include <vector>
 
+#include "core/choices.h"
 #include "schedule/schedule.h"
 
 namespace chimera {
@@ -41,9 +40,14 @@ enum class ViolationKind : std::uint8_t {
   Deadlock,         ///< Workers wait for each other
 };
 
-/// Returns the name in JSON, for example `missing_op`.
-[[nodiscard]] const char* to_text(ViolationKind kind);
+/// Names in JSON. Scripts of users read them, so they must not change.
+template <>
+inline constexpr auto kNames<ViolationKind> = in_order<ViolationKind>(
+    "bad_placement", "out_of_range", "wrong_worker", "doubled_op", "missing_op", "mixed_replicas", "cycle", "bad_pair",
+    "missing_version", "wrong_version", "mixed_versions", "update_order", "too_many_versions", "over_in_flight",
+    "over_memory", "sample_order", "bad_data_flow", "mismatch", "all_reduce_order", "deadlock");
 
+/// An error that a check has found.
 struct Violation {
   ViolationKind kind;
   std::string message;        // One line; the workers or ops of a cycle are separated by "; "
@@ -51,7 +55,10 @@ struct Violation {
 };
 
 /// Returns, for example, `worker 0, op 3 (0B1)`.
-[[nodiscard]] std::string describe_op(const Schedule& schedule, Place place);
+[[nodiscard]] inline std::string describe_op(const Schedule& schedule, Place place) {
+  return fmt::format("worker {}, op {} ({})", place.worker, place.position,
+                     to_text(schedule.workers[place.worker][place.position], schedule.slices));
+}
 
 /// Collects violations: the first kMaxListed of each kind, and the number of the others. The limit exists because even
 /// a small file can have 10^8 violations: ops that are missing.
@@ -76,7 +83,7 @@ class Findings {
 
   [[nodiscard]] bool empty() const { return listed_.empty(); }
 
-  /// Returns all kept violations, and one line per kind with the number of the others.
+  /// Returns and removes all kept violations, and one line per kind with the number of the others. Call it once.
   [[nodiscard]] std::vector<Violation> take() {
     for (std::size_t kind = 0; kind < counts_.size(); ++kind) {
       if (counts_[kind] <= kMaxListed) continue;
@@ -88,7 +95,7 @@ class Findings {
 
  private:
   std::vector<Violation> listed_;
-  std::array<std::size_t, static_cast<std::size_t>(ViolationKind::Deadlock) + 1> counts_{};
+  std::array<std::size_t, kNames<ViolationKind>.size()> counts_{};
 };
 
 }  // namespace chimera

@@ -3,9 +3,6 @@
 // a cycle of ops in a schedule (check_schedule.cc). shortest_cycle() finds one in any graph, for checks of programs
 // (collectives.cc): workers that wait for each other, or all-reduces that workers start in different orders.
 
-#include <cstdint>
-#include <vector>
-
 #include "schedule/dependencies.h"
 
 namespace chimera {

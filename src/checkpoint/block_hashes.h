@@ -24,7 +24,7 @@ struct Hash128 {
 /// Returns the hash of these bytes.
 [[nodiscard]] Hash128 hash128(std::span<const std::byte> bytes);
 [[nodiscard]] std::string to_text(const Hash128& hash);
-/// Returns nullopt if the text is not a hash.
+/// Returns the hash that to_text() has written; nullopt for other text.
 [[nodiscard]] std::optional<Hash128> parse_hash128(std::string_view text);
 
 /// Files are hashed in blocks of this size, to verify them in parallel and to locate faults.
@@ -34,7 +34,7 @@ inline constexpr std::uint64_t kHashBlockBytes = std::uint64_t{4} << 20;
   return bytes / kHashBlockBytes + (bytes % kHashBlockBytes == 0 ? 0 : 1);
 }
 
-/// Hashes the bytes of a file, which are added in order.
+/// Hashes the bytes of a file, which are added in order and may be cut anywhere.
 class BlockHasher {
  public:
   BlockHasher();

@@ -2,15 +2,12 @@
 
 #include <fmt/format.h>
 #include <algorithm>
-#include <filesystem>
-#include <string_view>
 #include <system_error>
 #include <utility>
 
 #include "checkpoint/verify.h"
 #include "core/choices.h"
 #include "core/console.h"
-#include "core/error.h"
 #include "core/files.h"
 
 // Only names decide which folders are checkpoints: step-00000100 is complete, because commit() gives this name last,

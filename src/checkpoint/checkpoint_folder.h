@@ -12,11 +12,8 @@
 //       model-00001-of-00004.safetensors, optimizer-00001-of-00004.safetensors, ...
 //     step-00000200.tmp/          unfinished: the next run removes it
 
-#include <cstdint>
 #include <functional>
 #include <optional>
-#include <string>
-#include <vector>
 
 #include "checkpoint/disk.h"
 #include "checkpoint/manifest.h"
@@ -86,7 +83,8 @@ struct Retention {
   std::int64_t every = 0;
   friend bool operator==(const Retention&, const Retention&) = default;
 };
-/// Returns the elements of `steps` (ascending) whose checkpoints are to be removed.
+/// Returns the elements of `steps` (ascending) whose checkpoints are to be removed: with `last` 1 and `every` 100, the
+/// steps 50 and 180 of 50, 120, 180, 210 and 250.
 [[nodiscard]] std::vector<std::int64_t> find_expired_steps(const std::vector<std::int64_t>& steps,
                                                            const Retention& retention);
 

@@ -2,9 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <filesystem>
-#include <utility>
-
 #include "checkpoint/checkpoint_folder.h"
 #include "checkpoint/shard.h"
 #include "core/fault_point.h"
@@ -85,9 +82,13 @@ void move_to_its_place(Disk& disk, const std::string& folder, std::int64_t step)
 
 }  // namespace
 
-std::string open_unfinished(Disk& disk, const std::string& folder, std::int64_t step) {
+void make_run_folder(Disk& disk, const std::string& folder) {
   // The name of a new folder is in its parent, so the parent is what must reach the disk.
   if (disk.make_folder(folder)) disk.sync_folder(parent_of(folder));
+}
+
+std::string open_unfinished(Disk& disk, const std::string& folder, std::int64_t step) {
+  make_run_folder(disk, folder);
   std::string path = unfinished_path(folder, step);
   disk.make_folder(path);
   return path;
@@ -114,11 +115,7 @@ void commit(Disk& disk, const std::string& folder, std::int64_t step, int ranks,
   fault_point("before-rename");
   move_to_its_place(disk, folder, step);
   fault_point("after-rename");
-  const std::string latest = folder + "/" + kLatestName;
-  // A reader of `latest` sees the old name or the new one, never half of it.
-  write_file(disk, latest + ".tmp", checkpoint_name(step) + "\n");
-  disk.rename(latest + ".tmp", latest);
-  disk.sync_folder(folder);
+  replace_file(disk, folder, kLatestName, checkpoint_name(step) + "\n");
 }
 
 void abandon(Disk& disk, const std::string& folder, std::int64_t step) {

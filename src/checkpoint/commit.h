@@ -9,17 +9,16 @@
 //   open_unfinished() -> each rank: write_shard() (shard.h), mark_rank_written()
 //                     -> one rank: commit(), or abandon() after a failure
 
-#include <nlohmann/json.hpp>
-
-#include <cstdint>
 #include <map>
-#include <string>
-#include <vector>
 
 #include "checkpoint/disk.h"
 #include "checkpoint/manifest.h"
 
 namespace chimera {
+
+/// Creates the folder of a run unless it exists, and waits until its name is on the disk. Throws CheckpointError if the
+/// disk fails.
+void make_run_folder(Disk& disk, const std::string& folder);
 
 /// Creates `folder`, and in it the unfinished checkpoint of this step, unless they exist. Returns the path of the
 /// unfinished checkpoint. Throws CheckpointError if the disk fails.
@@ -42,8 +41,8 @@ struct CheckpointContent {
 /// intact.
 void commit(Disk& disk, const std::string& folder, std::int64_t step, int ranks, const CheckpointContent& content);
 
-/// Removes the unfinished checkpoint of this step, for example after a failed save. Ignores errors: the next run
-/// removes the files that are left.
+/// Removes the unfinished checkpoint of this step, for example after a failed save. Throws nothing: if it fails, the
+/// next run removes the files that are left.
 void abandon(Disk& disk, const std::string& folder, std::int64_t step);
 
 }  // namespace chimera

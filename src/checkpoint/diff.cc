@@ -103,21 +103,17 @@ TensorDifference compare(const WeightFiles::Found& one, const WeightFiles::Found
       if (!std::isnan(difference.largest) && !(apart <= difference.largest)) difference.largest = apart;
     }
   }
-  if (difference.differing > 0) difference.relative = std::sqrt(square_differences / squares);
+  // Zeros of different signs differ in bits alone.
+  if (square_differences != 0) difference.relative = std::sqrt(square_differences / squares);
   return difference;
-}
-
-std::vector<std::string> all_names(const CheckpointTensors& first, const CheckpointTensors& second) {
-  std::vector<std::string> names;
-  std::ranges::set_union(first.names(), second.names(), std::back_inserter(names));
-  return names;
 }
 
 }  // namespace
 
 std::vector<TensorDifference> compare_tensors(const CheckpointTensors& first, const CheckpointTensors& second,
                                               int threads) {
-  const std::vector<std::string> names = all_names(first, second);
+  std::vector<std::string> names;
+  std::ranges::set_union(first.names(), second.names(), std::back_inserter(names));
   std::vector<TensorDifference> all(names.size());
   // Threads take the next tensor when they have finished one, because sizes differ widely.
   std::atomic<std::size_t> next = 0;

@@ -37,9 +37,15 @@ int Disk::create(const std::string& path) {
   return file;
 }
 
-std::size_t Disk::write(int file, std::span<const std::byte> bytes, const std::string& path) {
+int Disk::open(const std::string& path) {
+  const int file = ::open(path.c_str(), O_WRONLY | O_CLOEXEC);
+  if (file < 0) fail_to_write(path, errno);
+  return file;
+}
+
+std::size_t Disk::write(int file, std::uint64_t offset, std::span<const std::byte> bytes, const std::string& path) {
   while (true) {
-    const ssize_t written = ::write(file, bytes.data(), bytes.size());
+    const ssize_t written = ::pwrite(file, bytes.data(), bytes.size(), static_cast<off_t>(offset));
     if (written > 0) return static_cast<std::size_t>(written);
     // A write may do nothing without an error; the loop in OpenFile would then never end.
     if (written == 0) fail_to_write(path, ENOSPC);
@@ -82,6 +88,13 @@ void write_file(Disk& disk, const std::string& path, const std::string& text) {
   OpenFile file(disk, path);
   file.write(std::as_bytes(std::span(text)));
   file.sync();
+}
+
+void replace_file(Disk& disk, const std::string& folder, const std::string& name, const std::string& text) {
+  const std::string path = folder + "/" + name;
+  write_file(disk, path + ".tmp", text);
+  disk.rename(path + ".tmp", path);
+  disk.sync_folder(folder);
 }
 
 // Lists the files before it removes any: a listing while entries disappear may skip some.

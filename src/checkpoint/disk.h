@@ -1,13 +1,13 @@
 #pragma once
 
-// The file operations that write a checkpoint. They are virtual functions, so that a test can make any of them fail,
-// and check that a full disk or a crash never damages another checkpoint. commit.h and shard.h write through a Disk.
+// The file operations that write a checkpoint or an export. They are virtual functions, so that a test can make any of
+// them fail, and check that a full disk or a crash never damages another checkpoint. commit.h, shard.h and
+// hugging_face/staged_folder.h write through a Disk.
 // All operations except close() throw CheckpointError on failure.
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
-#include <string>
-#include <utility>
 
 #include "core/error.h"
 
@@ -27,8 +27,10 @@ class Disk {
   virtual bool make_folder(const std::string& path);
   /// Creates or truncates a file; a symbolic link is an error. Returns a descriptor for close().
   virtual int create(const std::string& path);
+  /// Opens a file to write into it. Returns a descriptor for close().
+  virtual int open(const std::string& path);
   /// Returns the number of bytes written, at least one of a non-empty `bytes`. `path` is for messages.
-  virtual std::size_t write(int file, std::span<const std::byte> bytes, const std::string& path);
+  virtual std::size_t write(int file, std::uint64_t offset, std::span<const std::byte> bytes, const std::string& path);
   /// Waits until the file's content is on the disk (fsync).
   virtual void sync(int file, const std::string& path);
   virtual void close(int file) noexcept;
@@ -40,22 +42,34 @@ class Disk {
   /// system does not support it.
   virtual bool exchange(const std::string& one, const std::string& other);
   virtual void remove_file(const std::string& path);
+  /// Removes an empty folder.
   virtual void remove_folder(const std::string& path);
 };
 
 /// Returns the Disk that calls the operating system.
 [[nodiscard]] Disk& real_disk();
 
-/// A new file on a borrowed Disk. The destructor closes it, without syncing.
+/// An open file on a borrowed Disk. The destructor closes it, without syncing.
 class OpenFile {
  public:
-  OpenFile(Disk& disk, std::string path) : disk_(disk), path_(std::move(path)), file_(disk.create(path_)) {}
-  OpenFile(const OpenFile&) = delete;
-  OpenFile& operator=(const OpenFile&) = delete;
+  /// Creates or truncates the file.
+  OpenFile(Disk& disk, const std::string& path) : OpenFile(disk, path, disk.create(path)) {}
+  /// Takes over a descriptor.
+  OpenFile(Disk& disk, std::string path, int file) : disk_(disk), path_(std::move(path)), file_(file) {}
+  OpenFile& operator=(OpenFile&&) = delete;
   ~OpenFile() { disk_.close(file_); }
 
+  /// Writes behind all earlier bytes of this function.
   void write(std::span<const std::byte> bytes) {
-    while (!bytes.empty()) bytes = bytes.subspan(disk_.write(file_, bytes, path_));
+    write_at(end_, bytes);
+    end_ += bytes.size();
+  }
+  void write_at(std::uint64_t offset, std::span<const std::byte> bytes) {
+    while (!bytes.empty()) {
+      const std::size_t written = disk_.write(file_, offset, bytes, path_);
+      offset += written;
+      bytes = bytes.subspan(written);
+    }
   }
   void sync() { disk_.sync(file_, path_); }
 
@@ -63,10 +77,14 @@ class OpenFile {
   Disk& disk_;
   std::string path_;
   int file_;
+  std::uint64_t end_ = 0;
 };
 
 /// Writes or replaces a file and syncs it. Its name in the folder may still be lost in a crash until sync_folder().
 void write_file(Disk& disk, const std::string& path, const std::string& text);
+/// Writes or replaces a file in the folder. Readers, also after a crash, see the old text or the new one. When it
+/// returns, the new one is on the disk.
+void replace_file(Disk& disk, const std::string& folder, const std::string& name, const std::string& text);
 /// Removes a folder of files. If `folder` is a link, removes only the link.
 void remove_with_files(Disk& disk, const std::string& folder);
 

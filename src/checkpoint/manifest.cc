@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 #include <set>
-#include <span>
-#include <string_view>
 #include <utility>
 
 #include "core/json.h"

@@ -5,10 +5,7 @@
 // a hash of the text before it, called the seal; with it, a reader detects a truncated or edited manifest. commit.h
 // writes the manifest; checkpoint_folder.h and verify.h read it. See docs/checkpoints.md for the format.
 
-#include <cstdint>
 #include <nlohmann/json.hpp>
-#include <string>
-#include <vector>
 
 #include "checkpoint/block_hashes.h"
 #include "checkpoint/disk.h"

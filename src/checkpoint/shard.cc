@@ -5,6 +5,8 @@
 #include <set>
 #include <utility>
 
+#include "core/mapped.h"
+
 namespace chimera {
 
 CheckpointTensors::CheckpointTensors(const std::string& checkpoint, const Manifest& manifest) {
@@ -77,9 +79,7 @@ std::string shard_name(ShardKind kind, int rank, int ranks) {
 
 FileEntry write_shard(Disk& disk, const std::string& folder, const std::string& name,
                       const std::vector<ShardTensor>& tensors, const std::function<void()>& progress) {
-  std::vector<TensorEntry> entries;
-  for (const ShardTensor& tensor : tensors) entries.push_back(tensor.entry);
-  const SafetensorsLayout layout = lay_out(std::move(entries), {{"format", "pt"}});
+  const SafetensorsLayout layout = lay_out(mapped<TensorEntry>(tensors, &ShardTensor::entry), {{"format", "pt"}});
   HashedFile file(disk, folder + "/" + name, progress);
   file.write(std::as_bytes(std::span(layout.head)));
   for (const ShardTensor& tensor : tensors) file.write(tensor.bytes);

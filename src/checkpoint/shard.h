@@ -5,12 +5,7 @@
 // CheckpointTensors finds each tensor by its name in the shards of all ranks, so a run with another number of ranks or
 // stages can load the checkpoint.
 
-#include <cstddef>
-#include <cstdint>
 #include <functional>
-#include <span>
-#include <string>
-#include <vector>
 
 #include "checkpoint/disk.h"
 #include "checkpoint/manifest.h"
@@ -19,10 +14,11 @@
 
 namespace chimera {
 
-/// All tensors of a checkpoint.
+/// All tensors of a checkpoint. Any number of threads may read.
 class CheckpointTensors : public TensorFiles {
  public:
-  /// Throws CheckpointError if a file is unreadable or invalid, or if two contain the same tensor name.
+  /// Does not verify the hashes of the manifest. Throws CheckpointError if a file is unreadable or invalid, or if two
+  /// contain the same tensor name.
   CheckpointTensors(const std::string& checkpoint, const Manifest& manifest);
 };
 
@@ -39,8 +35,9 @@ struct ShardTensor {
   std::span<const std::byte> bytes;
 };
 
-/// Writes and syncs a safetensors file. Returns its name, size and hashes for the manifest. Calls `progress` after at
-/// most 4 MiB, so that a rank can report that it is not hung. Throws CheckpointError if the disk fails.
+/// Writes and syncs a safetensors file. Returns its name, size and hashes for the manifest. Calls `progress`,
+/// which must not be empty, after at most 4 MiB, so that a rank can report that it is not hung. Throws CheckpointError
+/// if the disk fails.
 [[nodiscard]] FileEntry write_shard(Disk& disk, const std::string& folder, const std::string& name,
                                     const std::vector<ShardTensor>& tensors, const std::function<void()>& progress);
 

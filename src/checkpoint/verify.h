@@ -5,8 +5,6 @@
 // queue, so a single large file uses all of them.
 
 #include <functional>
-#include <string>
-#include <vector>
 
 #include "checkpoint/manifest.h"
 

@@ -7,10 +7,7 @@
 #include <fstream>
 #include <iterator>
 #include <sstream>
-#include <string>
-#include <string_view>
 #include <thread>
-#include <vector>
 
 #include "core/choices.h"
 #include "core/value_text.h"
@@ -60,22 +57,6 @@ std::vector<double> numbers_in(const fs::path& path) {
   return numbers;
 }
 
-// A limit of an ancestor holds for its children too, so every directory up to the mount is read, and the lowest limit
-// counts. In a container, the mount may show only the container's own subtree.
-struct Hierarchy {
-  fs::path mount;
-  fs::path group;  ///< Relative to `mount`; empty: the mount itself
-
-  /// The group comes first, then its ancestors.
-  [[nodiscard]] std::vector<fs::path> directories() const {
-    std::vector<fs::path> all;
-    // For the group a/b these are MOUNT/a/b, MOUNT/a and MOUNT.
-    for (fs::path place = group; !place.empty(); place = place.parent_path()) all.push_back(mount / place);
-    all.push_back(mount);
-    return all;
-  }
-};
-
 /// A container's own group is the mount itself.
 fs::path seen_from(const std::string& root, const std::string& group) {
   // Example: if the mount shows only /docker/x, the group /docker/x/job is job below the mount.
@@ -84,8 +65,11 @@ fs::path seen_from(const std::string& root, const std::string& group) {
   return relative;
 }
 
-/// Finds the hierarchy of `controller` (version 1), or of version 2 if it is empty.
-std::optional<Hierarchy> find_hierarchy(const fs::path& root, std::string_view controller) {
+/// Returns this process's group in the hierarchy of `controller` (version 1), or of version 2 if it is empty, and then
+/// the group's ancestors; nothing if the hierarchy is not mounted.
+/// A limit of an ancestor holds for its children too, so every directory up to the mount is read, and the lowest limit
+/// counts. In a container, the mount may show only the container's own subtree.
+std::vector<fs::path> groups_in(const fs::path& root, std::string_view controller) {
   std::string group;
   for (const std::string& line : lines_of(root / "proc/self/cgroup")) {  // NUMBER:CONTROLLERS:GROUP
     const auto first = line.find(':');
@@ -95,16 +79,23 @@ std::optional<Hierarchy> find_hierarchy(const fs::path& root, std::string_view c
     const bool is_it = controller.empty() ? controllers.empty() : lists(controllers, controller);
     if (is_it) group = line.substr(second + 1);
   }
-  if (group.empty()) return std::nullopt;
+  if (group.empty()) return {};
   for (const std::string& line : lines_of(root / "proc/self/mountinfo")) {
     const auto words = words_of(line);  // ID PARENT DEVICE ROOT MOUNT OPTIONS [FIELD...] - TYPE SOURCE OPTIONS
     const auto dash = std::find(words.begin(), words.end(), "-");
     if (words.size() < 6 || words.end() - dash < 4) continue;
     const bool is_it = controller.empty() ? dash[1] == "cgroup2" : dash[1] == "cgroup" && lists(dash[3], controller);
+    if (!is_it) continue;
     // Without relative_path(), the leading slash of the mount would replace `root`.
-    if (is_it) return Hierarchy{root / fs::path(words[4]).relative_path(), seen_from(words[3], group)};
+    const fs::path mount = root / fs::path(words[4]).relative_path();
+    std::vector<fs::path> all;
+    // For the group a/b these are MOUNT/a/b, MOUNT/a and MOUNT.
+    for (fs::path place = seen_from(words[3], group); !place.empty(); place = place.parent_path())
+      all.push_back(mount / place);
+    all.push_back(mount);
+    return all;
   }
-  return std::nullopt;
+  return {};
 }
 
 void lower(double& limit, std::optional<double> to) {
@@ -122,32 +113,6 @@ std::optional<double> cores(const std::vector<double>& quota_and_period) {
   return quota_and_period[0] / quota_and_period[1];
 }
 
-void add_version_2(const Hierarchy& hierarchy, CgroupLimits& limits) {
-  for (const fs::path& directory : hierarchy.directories()) {
-    lower(limits.cores, cores(numbers_in(directory / "cpu.max")));
-    lower(limits.memory_bytes, first_number(directory / "memory.max"));
-    lower(limits.swap_bytes, first_number(directory / "memory.swap.max"));
-  }
-}
-
-void add_processor_1(const Hierarchy& hierarchy, CgroupLimits& limits) {
-  for (const fs::path& directory : hierarchy.directories()) {
-    const auto quota = first_number(directory / "cpu.cfs_quota_us");
-    const auto period = first_number(directory / "cpu.cfs_period_us");
-    if (quota && period) lower(limits.cores, cores({*quota, *period}));
-  }
-}
-
-void add_memory_1(const Hierarchy& hierarchy, CgroupLimits& limits) {
-  for (const fs::path& directory : hierarchy.directories()) {
-    const auto memory = first_number(directory / "memory.limit_in_bytes");
-    lower(limits.memory_bytes, memory);
-    const auto both = first_number(directory / "memory.memsw.limit_in_bytes");
-    // Version 1 limits memory and swap together, version 2 swap alone.
-    if (memory && both) lower(limits.swap_bytes, std::max(*both - *memory, 0.0));
-  }
-}
-
 std::optional<std::uint64_t> kills_in(const fs::path& path) {
   for (const std::string& line : lines_of(path)) {
     const auto words = words_of(line);
@@ -162,21 +127,31 @@ std::optional<std::uint64_t> kills_in(const fs::path& path) {
 
 CgroupLimits cgroup_limits(const fs::path& root) {
   CgroupLimits limits;
-  if (const auto unified = find_hierarchy(root, "")) add_version_2(*unified, limits);
-  if (const auto processor = find_hierarchy(root, "cpu")) add_processor_1(*processor, limits);
-  if (const auto memory = find_hierarchy(root, "memory")) add_memory_1(*memory, limits);
+  for (const fs::path& group : groups_in(root, "")) {
+    lower(limits.cores, cores(numbers_in(group / "cpu.max")));
+    lower(limits.memory_bytes, first_number(group / "memory.max"));
+    lower(limits.swap_bytes, first_number(group / "memory.swap.max"));
+  }
+  for (const fs::path& group : groups_in(root, "cpu")) {
+    const auto quota = first_number(group / "cpu.cfs_quota_us");
+    const auto period = first_number(group / "cpu.cfs_period_us");
+    if (quota && period) lower(limits.cores, cores({*quota, *period}));
+  }
+  for (const fs::path& group : groups_in(root, "memory")) {
+    const auto memory = first_number(group / "memory.limit_in_bytes");
+    lower(limits.memory_bytes, memory);
+    const auto both = first_number(group / "memory.memsw.limit_in_bytes");
+    // Version 1 limits memory and swap together, version 2 swap alone.
+    if (memory && both) lower(limits.swap_bytes, std::max(*both - *memory, 0.0));
+  }
   return limits;
 }
 
 // The group's own count is best. Version 1 keeps it in another file; the count of the whole machine is the last resort.
 std::optional<std::uint64_t> out_of_memory_kills(const fs::path& root) {
-  const auto unified = find_hierarchy(root, "");
-  if (const auto kills = unified ? kills_in(unified->directories().front() / "memory.events") : std::nullopt) {
-    return kills;
-  }
-  const auto memory = find_hierarchy(root, "memory");
-  if (const auto kills = memory ? kills_in(memory->directories().front() / "memory.oom_control") : std::nullopt) {
-    return kills;
+  for (const auto& [controller, file] : {std::pair("", "memory.events"), std::pair("memory", "memory.oom_control")}) {
+    const std::vector<fs::path> groups = groups_in(root, controller);
+    if (const auto kills = groups.empty() ? std::nullopt : kills_in(groups.front() / file)) return kills;
   }
   return kills_in(root / "proc/vmstat");
 }

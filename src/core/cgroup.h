@@ -36,8 +36,8 @@ struct CgroupLimits {
 /// limit is set. `root` replaces `/` in all paths that the function reads.
 [[nodiscard]] CgroupLimits cgroup_limits(const std::filesystem::path& root = "/");
 
-/// Returns how many processes the kernel has killed for lack of memory: in this process's control group or, if the
-/// group has no such counter, on the whole machine. Returns nullopt if neither has a counter.
+/// Returns the number of processes that the kernel has killed so far for lack of memory: in this process's control
+/// group or, if the group has no such counter, on the whole machine. Returns nullopt if neither has a counter.
 [[nodiscard]] std::optional<std::uint64_t> out_of_memory_kills(const std::filesystem::path& root = "/");
 
 }  // namespace chimera

@@ -8,22 +8,23 @@
 #include <cstdint>
 #include <optional>
 #include <span>
-#include <string>
 #include <string_view>
 #include <system_error>
 #include <type_traits>
 #include <vector>
 
 #include "core/error.h"
+#include "core/mapped.h"
 
 namespace chimera {
 
 /// Returns the candidate with the smallest edit distance to `name`, or nothing if all distances exceed a third of its
-/// length (at least 1). Two swapped neighbors count as one edit.
+/// length (at least 1), or if it is longer than 64 bytes. Two swapped neighbors count as one edit.
 [[nodiscard]] std::optional<std::string> find_nearest(std::string_view name, std::span<const std::string> candidates);
 
-/// Returns a one-line message: `unknown schedule 'chimra'; did you mean 'chimera'?`. If no candidate is near, the
-/// message lists at most 32 candidates instead. `what` is the kind of the name, here `schedule`.
+/// Returns a one-line message: `unknown schedule 'chimra'; did you mean 'chimera'?`. Proposes candidates that begin
+/// with the name, or else the nearest. If there is none, the message lists at most 32 candidates instead. `what` is the
+/// kind of the name, here `schedule`.
 [[nodiscard]] std::string unknown_name(std::string_view what, std::string_view name,
                                        std::span<const std::string> candidates);
 
@@ -36,9 +37,16 @@ struct Named {
 
 /// Names of an enumeration, in the order of the help text. Specialize it next to the enumeration:
 ///   template <>
-///   inline constexpr auto kNames<Side> = std::to_array<Named<Side>>({{Side::Left, "left"}, {Side::Right, "right"}});
+///   inline constexpr auto kNames<Side> = in_order<Side>("left", "right");
 template <class Enum>
 inline constexpr auto kNames = nullptr;
+
+/// Returns the names of the first enumerators, which have the values 0, 1, ..., in their order.
+template <class Enum, class... Texts>
+[[nodiscard]] constexpr auto in_order(Texts... names) {
+  int next = 0;
+  return std::array{Named<Enum>{static_cast<Enum>(next++), names}...};
+}
 
 /// An enumeration with a table kNames.
 template <class Enum>
@@ -56,9 +64,7 @@ template <NamedEnum Enum>
 /// Returns all names, in the order of kNames.
 template <NamedEnum Enum>
 [[nodiscard]] std::vector<std::string> names_of() {
-  std::vector<std::string> names;
-  for (const Named<Enum>& named : kNames<Enum>) names.emplace_back(named.name);
-  return names;
+  return mapped<std::string>(kNames<Enum>, &Named<Enum>::name);
 }
 
 /// Returns the enumerator with exactly this name, or nullopt if there is none.
@@ -90,9 +96,7 @@ template <class Number>
 /// Type of activations, their gradients, and messages.
 enum class DataType : std::uint8_t { Float32, Float64, BFloat16 };
 template <>
-inline constexpr auto kNames<DataType> = std::to_array<Named<DataType>>({{DataType::Float32, "float32"},
-                                                                         {DataType::Float64, "float64"},
-                                                                         {DataType::BFloat16, "bfloat16"}});
+inline constexpr auto kNames<DataType> = in_order<DataType>("float32", "float64", "bfloat16");
 
 /// Returns the bytes of one element.
 [[nodiscard]] constexpr std::int64_t bytes_of(DataType type) {
@@ -113,10 +117,7 @@ inline constexpr auto kNames<DataType> = std::to_array<Named<DataType>>({{DataTy
 /// The optimizer (--optimizer).
 enum class OptimizerKind : std::uint8_t { AdamW, Sgd, Lamb, Muon };
 template <>
-inline constexpr auto kNames<OptimizerKind> = std::to_array<Named<OptimizerKind>>({{OptimizerKind::AdamW, "adamw"},
-                                                                                   {OptimizerKind::Sgd, "sgd"},
-                                                                                   {OptimizerKind::Lamb, "lamb"},
-                                                                                   {OptimizerKind::Muon, "muon"}});
+inline constexpr auto kNames<OptimizerKind> = in_order<OptimizerKind>("adamw", "sgd", "lamb", "muon");
 
 /// Returns the number of optimizer state values per element of a parameter.
 [[nodiscard]] constexpr std::int64_t moments_of(OptimizerKind optimizer) {
@@ -134,19 +135,16 @@ enum class ReductionOrder : std::uint8_t {
   Canonical,  ///< One order for all schedules and numbers of ranks, so that gradients are equal bit by bit
 };
 template <>
-inline constexpr auto kNames<ReductionOrder> = std::to_array<Named<ReductionOrder>>(
-    {{ReductionOrder::Natural, "natural"}, {ReductionOrder::Canonical, "canonical"}});
+inline constexpr auto kNames<ReductionOrder> = in_order<ReductionOrder>("natural", "canonical");
 
-/// Whether each rank is a process or a thread.
+/// Whether each rank is a process or a thread (--transport).
 enum class TransportKind : std::uint8_t { Processes, Threads };
 template <>
-inline constexpr auto kNames<TransportKind> =
-    std::to_array<Named<TransportKind>>({{TransportKind::Processes, "processes"}, {TransportKind::Threads, "threads"}});
+inline constexpr auto kNames<TransportKind> = in_order<TransportKind>("processes", "threads");
 
 /// Where ranks compute (--device).
 enum class DeviceKind : std::uint8_t { Cpu, Cuda };
 template <>
-inline constexpr auto kNames<DeviceKind> = std::to_array<Named<DeviceKind>>({{DeviceKind::Cpu, "cpu"},
-                                                                             {DeviceKind::Cuda, "cuda"}});
+inline constexpr auto kNames<DeviceKind> = in_order<DeviceKind>("cpu", "cuda");
 
 }  // namespace chimera

@@ -11,6 +11,11 @@ namespace chimera {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
+/// Returns a duration in seconds as milliseconds, rounded up.
+[[nodiscard]] inline std::chrono::milliseconds to_milliseconds(double seconds) {
+  return std::chrono::ceil<std::chrono::milliseconds>(std::chrono::duration<double>(seconds));
+}
+
 /// Returns the time of the same clock in nanoseconds. Async-signal-safe.
 [[nodiscard]] inline std::int64_t monotonic_nanoseconds() {
   return std::chrono::nanoseconds(std::chrono::steady_clock::now().time_since_epoch()).count();

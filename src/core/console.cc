@@ -13,7 +13,6 @@
 #include <system_error>
 #include <thread>
 
-#include "core/error.h"
 #include "core/file_descriptor.h"
 #include "core/files.h"
 #include "core/signals.h"

@@ -3,6 +3,8 @@
 // whose reader is slow, paused (Ctrl-S, a pager) or gone therefore never blocks a training step. Ranks and the launcher
 // write to output() and messages(), and call finish_output() or exit_now() at their end.
 
+#include <fmt/format.h>
+
 #include <chrono>
 #include <memory>
 #include <string>
@@ -10,7 +12,8 @@
 namespace chimera {
 
 /// One output stream with a queue of texts and a writer thread, which the first text starts. Thread-safe. Only drain()
-/// waits for the reader of the stream.
+/// waits for the reader of the stream. If the system has no thread left, write() and show() write the text directly,
+/// and may block.
 class Console {
  public:
   /// Borrows the descriptor of the stream.
@@ -20,8 +23,8 @@ class Console {
   void write(std::string text);
   /// Adds a text that the next text replaces if it is still in the queue, for example a progress line.
   void show(std::string text);
-  /// Waits until the queue is empty and everything is written. Gives up if the reader accepts nothing for `timeout`.
-  /// Returns whether everything was written.
+  /// Waits until the queue is empty and everything is written, and returns true. Returns false if the reader accepts
+  /// nothing after `timeout`, or if texts are left after 20 times `timeout`.
   bool drain(std::chrono::milliseconds timeout);
   /// Returns the errno of the first failed write, or 0. After a failure all later texts are dropped. A closed pipe,
   /// terminal or stream is not reported as a failure.
@@ -46,6 +49,10 @@ class Console {
 
 /// Writes `chimera: LINE` to messages().
 inline void print_message(const std::string& line) { messages().write("chimera: " + line + "\n"); }
+template <class... Values>
+void print_message(fmt::format_string<Values...> line, Values&&... values) {
+  print_message(fmt::vformat(line, fmt::make_format_args(values...)));
+}
 /// Returns how many threads of these consoles run: 0 .. 2.
 [[nodiscard]] int console_threads();
 /// Resets both consoles in a forked process, which lacks the writer threads. Drops pending texts.
@@ -54,8 +61,8 @@ void restart_consoles();
 /// Values for `timeout` at the end of the process.
 inline constexpr std::chrono::milliseconds kDrainAfterSuccess{2000};  ///< After success
 inline constexpr std::chrono::milliseconds kDrainAfterFailure{300};   ///< After a failure or a signal
-/// Waits, up to `timeout` in total, until both consoles are written. Throws Error if standard output failed, for
-/// example on a full disk.
+/// Drains both consoles: standard output for `timeout`, then standard error for the rest of this time. Throws Error if
+/// a write to standard output failed, for example on a full disk; a slow or closed reader is no error.
 void finish_output(std::chrono::milliseconds timeout);
 
 /// Drains both consoles, each for at most `timeout`, then exits without running destructors of global variables.

@@ -18,16 +18,16 @@ namespace chimera {
 struct ProcessUse {
   pid_t parent = 0;
   std::string name;        ///< At most 15 characters, as in `ps -o comm`
-  double cpu_seconds = 0;  ///< So far
+  double cpu_seconds = 0;  ///< Since the start of the process
 };
 
 /// CPU time so far on the cores that this process may use.
 struct CoreUse {
-  double time = 0;          ///< monotonic_seconds()
-  double busy_seconds = 0;  ///< Of the cores, by all processes since the machine's start
-  double own_seconds = 0;   ///< Of this process and of its children that it has waited for
-  int cores = 0;            ///< Cores that this process may use
-  std::map<pid_t, ProcessUse> processes = {};
+  double time = 0;                             ///< monotonic_seconds() of the sample
+  double busy_seconds = 0;                     ///< Of the cores, by all processes since the machine's start
+  double own_seconds = 0;                      ///< Of this process and of its children that it has waited for
+  int cores = 0;                               ///< Cores that this process may use
+  std::map<pid_t, ProcessUse> processes = {};  ///< All processes of the machine
 };
 
 /// Returns the busy seconds of `cores` since the machine's start. `stat` is the text of /proc/stat (proc(5)). Idle time

@@ -6,9 +6,7 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
-#include <string>
 #include <system_error>
-#include <utility>
 
 #include "core/error.h"
 

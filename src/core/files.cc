@@ -8,12 +8,11 @@
 #include <array>
 #include <cerrno>
 #include <cstdio>
-#include <filesystem>
 #include <fstream>
 #include <iostream>
 #include <system_error>
+#include <vector>
 
-#include "core/error.h"
 #include "core/file_descriptor.h"
 
 namespace chimera {
@@ -112,8 +111,14 @@ std::string read_whole(const std::string& path, std::size_t most) {
 
 void make_parent_folders(const std::string& path) {
   std::error_code error;
+  std::vector<std::filesystem::path> changed;  // Folders with a new name
+  for (auto place = parent_of(path); !path_exists(place); place = parent_of(place)) changed.push_back(parent_of(place));
   std::filesystem::create_directories(parent_of(path), error);
   if (error) fail(path, error.value());
+  for (const std::filesystem::path& folder : changed) {
+    // Otherwise a crash of the machine could lose the folder with everything that is synced in it.
+    ::fsync(FileDescriptor(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)).get());
+  }
 }
 
 void require_parents(const std::string& path) {

@@ -26,13 +26,15 @@ inline constexpr std::size_t kMaxInputBytes = std::size_t{64} << 20;
 [[nodiscard]] bool is_folder(const std::filesystem::path& path);
 
 /// Replaces a file atomically: writes a new file next to it and renames that. Creates missing parent folders. Writes in
-/// place if `path` is not a regular file. Throws ConfigError if it cannot write.
+/// place if `path` is not a regular file. Throws ConfigError if it cannot write, but Error if the disk is full or
+/// fails.
 void write_whole(const std::string& path, const std::string& text);
 
-/// Throws ConfigError if write_whole() would fail now. Changes no file and creates no folder.
+/// Throws ConfigError if write_whole() would fail now. Changes no file and creates no folder, but may create and remove
+/// a file next to `path`.
 void require_writable_whole(const std::string& path);
 
-/// Creates the missing parent folders of a file. Throws ConfigError, naming the file, if it cannot.
+/// Creates the missing parent folders of a file. Throws as write_whole() does, naming the file, if it cannot.
 void make_parent_folders(const std::string& path);
 
 /// Throws ConfigError if make_parent_folders() would fail now, or if no file can be created in the parent folder.
@@ -52,12 +54,13 @@ void require_parents(const std::string& path);
 /// Throws ConfigError, naming `flag`, if `path` is a regular file that is not empty and `overwrites` is false.
 void require_unused(const std::string& flag, const std::string& path, bool overwrites);
 
-/// A new private folder for temporary files. The destructor removes it with its content.
+/// A new private folder in the system's folder for temporary files ($TMPDIR). The destructor removes it with its
+/// content.
 class TemporaryFolder {
  public:
+  /// Throws ConfigError if it cannot create the folder.
   TemporaryFolder();
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+  TemporaryFolder& operator=(TemporaryFolder&&) = delete;
   ~TemporaryFolder();
 
   [[nodiscard]] const std::filesystem::path& path() const { return folder_; }

@@ -4,7 +4,7 @@
 
 namespace chimera {
 
-/// Returns the name of this host; empty if the system does not tell it.
+/// Returns the name of this host as gethostname() gives it; empty if that fails.
 [[nodiscard]] std::string host_name();
 
 }  // namespace chimera

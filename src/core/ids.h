@@ -10,7 +10,8 @@
 
 namespace chimera {
 
-/// Number of a thing of kind `Tag`, from 0. Converts only explicitly.
+/// Number of a thing of kind `Tag`, from 0. Converts only explicitly. `Rep` must be able to hold the value. index() is
+/// the value as an index of an array, and requires that it is not negative.
 template <class Tag, class Rep>
 class Id {
  public:
@@ -27,7 +28,8 @@ class Id {
 /// Consecutive layers of the model; stage 0 is nearest the input.
 using StageId = Id<struct StageTag, std::int32_t>;
 /// A member of a data-parallel group. Together, the workers of a group run its pipelines: each holds the weights of its
-/// stages, and executes a list of ops.
+/// stages, and executes a list of ops. Numbers start at 0 in each group, except in schedules that contain all groups
+/// (generate/detours.h).
 using WorkerId = Id<struct WorkerTag, std::int32_t>;
 /// A full copy of the model on the workers of one data-parallel group. Bidirectional schedules such as `chimera` have
 /// several: the stages of a "down" replica are on workers in ascending order, and those of an "up" replica in
@@ -36,8 +38,9 @@ using ReplicaId = Id<struct ReplicaTag, std::int16_t>;
 /// A data-parallel group: a copy of the whole pipeline with workers of its own. Each group trains on other samples of a
 /// step.
 using GroupId = Id<struct GroupTag, std::int32_t>;
-/// A micro-batch, numbered within a step of one data-parallel group; no two replicas have the same one. It is a
-/// position in the schedule, not an index into the data.
+/// A micro-batch of one data-parallel group; no two replicas have the same one. Numbers start at 0 in each step and
+/// group, except in schedules of several steps (passes/unroll.h) or groups (generate/detours.h), where they continue.
+/// It is a position in the schedule, not an index into the data.
 using MicroBatchId = Id<struct MicroBatchTag, std::int32_t>;
 
 }  // namespace chimera

@@ -4,9 +4,7 @@
 // tables of activations, pending transfers and weight versions. Wrong input of users is a ConfigError instead
 // (error.h).
 
-#include <string>
 #include <string_view>
-#include <utility>
 
 #include "core/error.h"
 

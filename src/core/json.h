@@ -10,28 +10,29 @@ namespace chimera {
 
 /// Parses JSON. Throws nlohmann::json::parse_error.
 [[nodiscard]] nlohmann::json read_json(std::string_view text);
-/// Same, but the members of objects keep the order of the text.
+/// Does the same, but keeps the order of the members of objects.
 [[nodiscard]] nlohmann::ordered_json read_ordered_json(std::string_view text);
 /// Returns a value with is_discarded() if the text is not JSON.
 [[nodiscard]] nlohmann::json try_json(std::string_view text);
 
 enum class JsonEncoding { Utf8, Ascii };  ///< Ascii escapes all other characters
 
-/// Returns one line, or lines indented by `indent` spaces. Bytes that are not UTF-8 become U+FFFD, because file names
-/// and arguments may hold any bytes.
+/// Returns one line without a line end, or lines indented by `indent` spaces. Bytes that are not UTF-8 become U+FFFD,
+/// because file names and arguments may hold any bytes.
 [[nodiscard]] std::string json_text(const nlohmann::json& json, int indent = -1,
                                     JsonEncoding encoding = JsonEncoding::Utf8);
 [[nodiscard]] std::string json_text(const nlohmann::ordered_json& json, int indent = -1,
                                     JsonEncoding encoding = JsonEncoding::Utf8);
 
-/// Returns the lines of a report, indented by two spaces. Whole numbers of a field whose name ends in `bytes` or
-/// `flops`, and of its members, are integers.
+/// Returns a report as lines of JSON, indented by two spaces, with a line end. Whole numbers of a field whose name ends
+/// in `bytes` or `flops`, and of its members, are written as integers.
 [[nodiscard]] std::string json_report(nlohmann::ordered_json report);
 
 /// Returns the words as a name of a field: `tensor_parallel_sums` for `tensor-parallel sums`.
 [[nodiscard]] std::string json_key(std::string words);
 
-/// Returns a number that reads back as the same double, and has a fraction or an exponent for readers of floats.
+/// Returns the text of a finite number. It reads back as the same double, and has a fraction or an exponent, so that
+/// JSON readers take it for a float.
 [[nodiscard]] std::string json_number(double value);
 
 }  // namespace chimera

@@ -1,12 +1,11 @@
 #include "core/json_value.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 #include <utility>
 
 #include "core/choices.h"
+#include "core/mapped.h"
 #include "core/printable.h"
 #include "core/reject.h"
 
@@ -181,9 +180,7 @@ std::int64_t JsonValue::count(const char* name, std::int64_t least) const {
 
 std::vector<double> JsonValue::numbers(std::int64_t entries, const char* of_what) const {
   if (json_.is_number()) return std::vector<double>(static_cast<std::size_t>(entries), number());
-  std::vector<double> values;
-  for (const JsonValue& value : list(entries, of_what)) values.push_back(value.number());
-  return values;
+  return mapped<double>(list(entries, of_what), [](const JsonValue& value) { return value.number(); });
 }
 
 std::string JsonValue::text() const {

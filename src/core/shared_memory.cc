@@ -7,7 +7,6 @@
 #include <functional>
 #include <map>
 #include <mutex>
-#include <string>
 
 #include "core/file_descriptor.h"
 

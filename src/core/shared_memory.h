@@ -3,8 +3,6 @@
 // sends its SharedAddress to another rank, which maps the file. All-reduces between ranks of one host use it
 // (transport/gloo/shared_sum.h).
 
-#include <cstddef>
-#include <cstdint>
 #include <optional>
 
 #include "core/file_descriptor.h"
@@ -27,14 +25,14 @@ class SharedMemory {
   /// Maps the whole file that `address` names. Throws Error if it cannot be opened, or if the descriptor belongs to
   /// another file now.
   explicit SharedMemory(const SharedAddress& address);
-  SharedMemory(const SharedMemory&) = delete;
-  SharedMemory& operator=(const SharedMemory&) = delete;
+  SharedMemory& operator=(SharedMemory&&) = delete;
   ~SharedMemory();
 
+  /// Returns the first byte; null if the size is 0.
   [[nodiscard]] std::byte* data() const { return data_; }
   [[nodiscard]] std::size_t size() const { return size_; }
-  /// Returns the address of the first byte. Requires that this object created the file; it
-  /// must live until the other process has mapped the file, which it opens through this process.
+  /// Returns the address of the first byte. Requires that this object created the file; it must live until the other
+  /// process has mapped the file, which it opens through this process.
   [[nodiscard]] SharedAddress address() const;
 
  private:
@@ -47,7 +45,7 @@ class SharedMemory {
 };
 
 /// Returns the shared address of a pointer, or nothing if it does not point into a SharedMemory that this process
-/// created and has not destroyed.
+/// created and has not destroyed. Thread-safe.
 [[nodiscard]] std::optional<SharedAddress> shared_address(const void* address);
 
 }  // namespace chimera

@@ -8,11 +8,7 @@ thread_local const std::atomic<bool>* interruption_wanted = nullptr;
 
 }  // namespace
 
-Interruptible::Interruptible(const std::atomic<bool>& wanted) : outer_(interruption_wanted) {
-  interruption_wanted = &wanted;
-}
-
-Interruptible::~Interruptible() { interruption_wanted = outer_; }
+Interruptible::Interruptible(const std::atomic<bool>& wanted) : ScopedValue(interruption_wanted, &wanted) {}
 
 void throw_if_interrupted() {
   if (interruption_wanted != nullptr && interruption_wanted->load(std::memory_order_relaxed)) throw Interrupted();

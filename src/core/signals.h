@@ -10,6 +10,8 @@
 #include <exception>
 #include <initializer_list>
 
+#include "core/scoped_value.h"
+
 namespace chimera {
 
 /// Thrown by throw_if_interrupted(). Not an Error, because the request was valid.
@@ -21,15 +23,9 @@ class Interrupted : public std::exception {
 /// Lets others interrupt this thread: while an object lives, throw_if_interrupted() on this thread throws if `wanted`
 /// is true, which another thread or a signal handler sets. `wanted` must outlive the object. If objects are nested, the
 /// innermost one applies.
-class Interruptible {
+class Interruptible : ScopedValue<const std::atomic<bool>*> {
  public:
   explicit Interruptible(const std::atomic<bool>& wanted);
-  ~Interruptible();
-  Interruptible(const Interruptible&) = delete;
-  Interruptible& operator=(const Interruptible&) = delete;
-
- private:
-  const std::atomic<bool>* outer_;
 };
 
 /// Throws Interrupted if the flag of this thread's Interruptible is set. For the outer loops of long computations;
@@ -53,8 +49,7 @@ class SignalBlocker {
     ::sigfillset(&all);
     ::pthread_sigmask(SIG_SETMASK, &all, &previous_);
   }
-  SignalBlocker(const SignalBlocker&) = delete;
-  SignalBlocker& operator=(const SignalBlocker&) = delete;
+  SignalBlocker& operator=(SignalBlocker&&) = delete;
   ~SignalBlocker() { ::pthread_sigmask(SIG_SETMASK, &previous_, nullptr); }
 
  private:
@@ -66,8 +61,7 @@ class SignalBlocker {
 class BackgroundThreads {
  public:
   BackgroundThreads() : is_usual_(::sched_getscheduler(0) == SCHED_OTHER) { set(SCHED_BATCH); }
-  BackgroundThreads(const BackgroundThreads&) = delete;
-  BackgroundThreads& operator=(const BackgroundThreads&) = delete;
+  BackgroundThreads& operator=(BackgroundThreads&&) = delete;
   ~BackgroundThreads() { set(SCHED_OTHER); }
 
  private:

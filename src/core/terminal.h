@@ -13,7 +13,8 @@ namespace chimera {
 /// Returns the width of the terminal, or 0 if the descriptor is not a terminal or its width is unknown.
 [[nodiscard]] std::size_t terminal_columns(int descriptor);
 
-/// Returns the text with each line cut to `columns` characters of UTF-8; 0: no limit.
+/// Returns the text with each line cut to `columns` characters of UTF-8; 0: no limit. Counts the characters of escape
+/// sequences too.
 [[nodiscard]] std::string clip_lines(std::string_view text, std::size_t columns);
 
 }  // namespace chimera

@@ -3,13 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
-#include <optional>
 #include <utility>
 
 #include "core/choices.h"
-#include "core/error.h"
+#include "core/mapped.h"
+#include "core/reject.h"
 
 namespace chimera {
 namespace {
@@ -33,81 +32,24 @@ constexpr std::array<SameWord, 7> kSameWords = {SameWord{"bf16", "bfloat16"},   
                                                 SameWord{"double", "float64"},      SameWord{"gpu", "cuda"},
                                                 SameWord{"neighbours", "neighbors"}};
 
-/// Reads `1..4,8` or, with a depth, `D,2D..4D`. Ranges of multiples of D go in steps of D.
-class CountList {
- public:
-  CountList(const std::string& flag, const std::string& text, std::int64_t depth)
-      : flag_(flag), text_(text), depth_(depth) {}
-
-  std::vector<std::int64_t> run() {
-    for (const std::string_view part : split_at_commas(text_)) add(part);
-    return std::move(values_);
-  }
-
- private:
-  struct Term {
-    std::int64_t value = 0;
-    bool of_depth = false;
-  };
-
-  [[noreturn]] void refuse() const {
-    throw ConfigError(fmt::format("{}: '{}' is not a list of whole numbers; give one as 4,8,16 or 1..4{}", flag_, text_,
-                                  depth_ == 0 ? "" : ", or in stages as D,2D or D..4D"));
-  }
-
-  void add(std::string_view part) {
-    const std::size_t dots = part.find("..");
-    const Term first = term(part.substr(0, dots));
-    const Term last = dots == std::string_view::npos ? first : term(part.substr(dots + 2));
-    // With D = 4, `D..4D` means 4, 8, 12, 16, but `1..D` means 1, 2, 3, 4.
-    const std::int64_t step = first.of_depth && last.of_depth ? depth_ : 1;
-    if (last.value < first.value) refuse();
-    for (std::int64_t value = first.value; value <= last.value; value += step) {
-      if (values_.size() == kMaxListed) {
-        throw ConfigError(fmt::format("{}: '{}' lists more than {} numbers; list fewer", flag_, text_, kMaxListed));
-      }
-      values_.push_back(value);
-    }
-  }
-
-  [[nodiscard]] Term term(std::string_view word) const {
-    Term term;
-    term.of_depth = depth_ != 0 && word.ends_with('D');
-    if (term.of_depth) word.remove_suffix(1);
-    if (term.of_depth && word.empty()) return {depth_, true};
-    const auto value = whole_number(word);
-    if (!value || *value > kMaxValue) refuse();
-    term.value = term.of_depth ? *value * depth_ : *value;
-    return term;
-  }
-
-  static constexpr std::int64_t kMaxValue = 1'000'000'000;  // so that products of two stay in range
-
-  const std::string& flag_;
-  const std::string& text_;
-  std::int64_t depth_;
-  std::vector<std::int64_t> values_;
-};
-
 }  // namespace
 
 void require_no_list(const std::string& flag, const std::string& text) {
   if (text.find(',') == std::string::npos && text.find("..") == std::string::npos) return;
-  throw ConfigError(fmt::format("{}: '{}' is a list; `chimera sweep` takes lists", flag, text));
+  reject("{}: '{}' is a list; `chimera sweep` takes lists", flag, text);
 }
 
 std::int64_t parse_count(const std::string& flag, const std::string& text) {
   if (const auto value = whole_number(text)) return *value;
-  throw ConfigError(fmt::format("{}: '{}' is not a whole number in range", flag, text));
+  reject("{}: '{}' is not a whole number in range", flag, text);
 }
 
 double parse_amount(const std::string& flag, const std::string& text, double least) {
   const auto number = parse_number<double>(text);
   if (!number || !std::isfinite(*number) || *number < least) {
-    throw ConfigError(fmt::format("{}: '{}' is not a number of at least {}", flag, text, least));
+    reject("{}: '{}' is not a number of at least {}", flag, text, least);
   }
-  if (*number > kMaxNumber)
-    throw ConfigError(fmt::format("{}: {} is too large; give at most {:g}", flag, text, kMaxNumber));
+  if (*number > kMaxNumber) reject("{}: {} is too large; give at most {:g}", flag, text, kMaxNumber);
   return *number;
 }
 
@@ -124,15 +66,43 @@ std::vector<std::string_view> split_at(char separator, std::string_view text) {
 bool is_list(const std::string& text) { return text.find_first_of(",.D") != std::string::npos; }
 
 std::vector<std::int64_t> parse_count_list(const std::string& flag, const std::string& text, std::int64_t depth) {
-  return CountList(flag, text, depth).run();
+  constexpr std::int64_t kMaxValue = 1'000'000'000;  // so that products of two stay in range
+  const auto refuse = [&] {
+    reject("{}: '{}' is not a list of whole numbers; give one as 4,8,16 or 1..4{}", flag, text,
+           depth == 0 ? "" : ", or in stages as D,2D or D..4D");
+  };
+  const auto is_of_depth = [depth](std::string_view word) { return depth != 0 && word.ends_with('D'); };
+  const auto value_of = [&](std::string_view word) {
+    if (word == "D" && is_of_depth(word)) return depth;
+    const std::int64_t unit = is_of_depth(word) ? depth : 1;
+    if (is_of_depth(word)) word.remove_suffix(1);
+    const auto value = whole_number(word);
+    if (!value || *value > kMaxValue) refuse();
+    return *value * unit;
+  };
+  std::vector<std::int64_t> values;
+  for (const std::string_view part : split_at_commas(text)) {
+    const std::size_t dots = part.find("..");
+    const std::string_view first = part.substr(0, dots);
+    const std::string_view last = dots == part.npos ? first : part.substr(dots + 2);
+    // With D = 4, `D..4D` means 4, 8, 12, 16, but `1..D` means 1, 2, 3, 4.
+    const std::int64_t step = is_of_depth(first) && is_of_depth(last) ? depth : 1;
+    const std::int64_t end = value_of(last);
+    if (end < value_of(first)) refuse();
+    for (std::int64_t value = value_of(first); value <= end; value += step) {
+      if (values.size() == kMaxListed)
+        reject("{}: '{}' lists more than {} numbers; list fewer", flag, text, kMaxListed);
+      values.push_back(value);
+    }
+  }
+  return values;
 }
 
 std::vector<double> parse_number_list(const std::string& flag, const std::string& text, double least) {
-  std::vector<double> numbers;
-  for (const std::string_view part : split_at_commas(text))
-    numbers.push_back(parse_amount(flag, std::string(part), least));
+  auto numbers = mapped<double>(split_at_commas(text),
+                                [&](std::string_view part) { return parse_amount(flag, std::string(part), least); });
   if (numbers.size() > kMaxListed) {
-    throw ConfigError(fmt::format("{}: lists more than {} numbers; list fewer", flag, kMaxListed));
+    reject("{}: lists more than {} numbers; list fewer", flag, kMaxListed);
   }
   return numbers;
 }

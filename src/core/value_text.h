@@ -1,7 +1,7 @@
 #pragma once
 
 // Parses values that users write: numbers such as 1e3, lists such as `4,8,16` or `D..4D`, and names. `flag` is the flag
-// or field that holds the text, for messages; all functions throw ConfigError for other texts.
+// or field that holds the text, for messages. The functions with a `flag` throw ConfigError for other texts.
 
 #include <cstdint>
 #include <string>
@@ -19,12 +19,13 @@ namespace chimera {
 /// Maximum number of values in a list.
 inline constexpr std::size_t kMaxListed = 10'000;
 
-/// Returns whether the text is a list (`4,8`), a range (`1..4`), or a multiple of D, the number of stages (`2D`).
+/// Returns whether the text has a comma, a period or a D, as a list (`4,8`), a range (`1..4`), or a multiple of the
+/// number of stages (`2D`) has. Does not check that it is a valid list.
 [[nodiscard]] bool is_list(const std::string& text);
 
-/// Parses a list of numbers and ranges, such as `4,8,16`, `1..4` or `1..4,8`. If `depth` is not 0, D stands for it:
-/// `D`, `2D`, `D..4D` (in steps of D). Throws ConfigError for other texts, more than kMaxListed numbers, or a number
-/// above 10^9.
+/// Parses a list of whole numbers and ascending ranges, such as `4,8,16`, `1..4` or `1..4,8`. If `depth` is not 0, D
+/// stands for it: `D`, `2D`, `D..4D` (in steps of D). Throws ConfigError for other texts, more than kMaxListed numbers,
+/// or a number above 10^9. Accepts negative numbers; the caller checks them.
 [[nodiscard]] std::vector<std::int64_t> parse_count_list(const std::string& flag, const std::string& text,
                                                          std::int64_t depth = 0);
 
@@ -35,7 +36,7 @@ inline constexpr std::size_t kMaxListed = 10'000;
 /// Throws ConfigError, naming `chimera sweep`, if the text is a list or a range.
 void require_no_list(const std::string& flag, const std::string& text);
 
-/// Parses texts such as 1000 or 1e3. Throws ConfigError for other texts.
+/// Parses a whole number, such as 1000, 1e3 or -1; the caller checks its range. Throws ConfigError for other texts.
 [[nodiscard]] std::int64_t parse_count(const std::string& flag, const std::string& text);
 /// Maximum of numeric flags; keeps sums and products finite.
 inline constexpr double kMaxNumber = 1e100;

@@ -16,6 +16,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <torch/csrc/profiler/stubs/base.h>
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
@@ -90,6 +91,7 @@ Communicators join(const NcclOptions& options, const GpuTraits& gpu) {
                               .groups = options.groups,
                               .pairs = options.pairs,
                               .has_early_sums = options.has_early_sums,
+                              .first_op_group = options.first_op_group,
                               .on_group_connected = options.on_group_connected};
   const BlockLimits limits =
       block_limits(plan, minimum_over_ranks(store, options.rank, gpu.multiprocessors, options.world_size));
@@ -235,6 +237,13 @@ class CudaAccelerator final : public Accelerator {
 
   void release_cache() const override { c10::cuda::CUDACachingAllocator::emptyCache(); }
 
+  void name_range(const std::string& name) const override {
+    thread_local bool is_open = false;
+    if (is_open) torch::profiler::impl::cudaStubs()->rangePop();
+    is_open = !name.empty();
+    if (is_open) torch::profiler::impl::cudaStubs()->rangePush(name.c_str());
+  }
+
   [[nodiscard]] std::unique_ptr<DeviceGraph> record(const std::function<void()>& work, const DeviceGraph* shared,
                                                     const std::vector<at::Generator>& generators) const override {
     try {
@@ -268,7 +277,7 @@ class CudaAccelerator final : public Accelerator {
 }  // namespace
 }  // namespace chimera
 
-extern "C" __attribute__((visibility("default"))) const chimera::Accelerator* chimera_accelerator_13() {
+extern "C" __attribute__((visibility("default"))) const chimera::Accelerator* chimera_accelerator_14() {
   static const chimera::CudaAccelerator accelerator;
   return &accelerator;
 }

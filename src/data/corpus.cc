@@ -1,24 +1,19 @@
 #include "data/corpus.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
-#include <filesystem>
 #include <memory>
-#include <optional>
-#include <system_error>
 #include <utility>
 
 #include "core/choices.h"
+#include "core/files.h"
 #include "core/reject.h"
 
 namespace chimera {
 namespace {
 
 std::optional<double> share_of(const std::string& validation) {
-  std::error_code absent;
   // A file named `0.1` is a file; otherwise a number is a share, and anything else a path or a mixture.
-  if (validation.empty() || std::filesystem::exists(validation, absent)) return std::nullopt;
+  if (validation.empty() || path_exists(validation)) return std::nullopt;
   const auto share = parse_number<double>(validation);
   if (!share || (*share >= 0 && *share < 1)) return share;
   reject("--validation {}: expected a share of at least 0 and below 1, or a file", validation);

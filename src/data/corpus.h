@@ -9,10 +9,6 @@
 // A rank then reads samples (samples.h) from the views. Token files stay on the disk; only text that was tokenized at
 // the start is in memory.
 
-#include <cstdint>
-#include <string>
-#include <vector>
-
 #include "data/mixture.h"
 #include "data/open_tokens.h"
 #include "data/token_stream.h"

@@ -8,13 +8,11 @@
 #include <unistd.h>
 #include <xxhash.h>
 
-#include <fmt/format.h>
 #include <algorithm>
 #include <cerrno>
 #include <utility>
 #include <vector>
 
-#include "core/error.h"
 #include "core/files.h"
 #include "core/reject.h"
 

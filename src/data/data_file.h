@@ -4,17 +4,14 @@
 // SIGBUS would kill the process if someone truncated the file; so a run ends with a message. By the content hash, a
 // resumed run, and ranks of other hosts, check that they read the same data.
 
-#include <cstddef>
-#include <cstdint>
 #include <functional>
 #include <span>
-#include <string>
 
 #include "core/file_descriptor.h"
 
 namespace chimera {
 
-/// An open regular file, read by pread.
+/// An open regular file, read by pread. Any number of threads may read.
 class DataFile {
  public:
   /// Throws ConfigError if the file is unreadable, not regular, or empty.
@@ -22,7 +19,7 @@ class DataFile {
   /// `name` is for messages.
   DataFile(FileDescriptor file, std::string name);
 
-  /// Returns the path, or the name that the constructor received.
+  /// Returns the path or the name that the constructor received.
   [[nodiscard]] const std::string& path() const { return path_; }
   /// Returns the bytes that the file had when it was opened.
   [[nodiscard]] std::int64_t size() const { return size_; }

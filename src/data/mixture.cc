@@ -2,11 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <filesystem>
 #include <numeric>
-#include <system_error>
 
 #include "core/choices.h"
+#include "core/files.h"
 #include "core/reject.h"
 #include "data/permutation.h"
 
@@ -32,8 +31,7 @@ MixtureEntry weighted(std::string_view word) {
 }  // namespace
 
 std::vector<MixtureEntry> parse_mixture(const std::string& text) {
-  std::error_code error;
-  if (std::filesystem::exists(text, error) || !is_weighted(text.substr(0, text.find(' ')))) return {{1, text}};
+  if (path_exists(text) || !is_weighted(text.substr(0, text.find(' ')))) return {{1, text}};
   std::vector<MixtureEntry> entries;
   for (std::size_t start = 0; start <= text.size();) {
     const std::size_t end = std::min(text.find(' ', start), text.size());

@@ -1,25 +1,19 @@
 #include "data/open_tokens.h"
 
-#include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
 #include <cctype>
-#include <cstddef>
-#include <cstdint>
 #include <filesystem>
 #include <iterator>
 #include <span>
-#include <string_view>
 #include <system_error>
 #include <type_traits>
-#include <utility>
-#include <vector>
 
 #include "core/content.h"
-#include "core/error.h"
 #include "core/file_descriptor.h"
+#include "core/files.h"
 #include "core/reject.h"
 
 // open_tokens() opens a folder file by file, and open_file() decides about one file: a Megatron pair by its names,
@@ -32,22 +26,12 @@ namespace {
 
 namespace fs = std::filesystem;
 
-bool is_there(const std::string& path) {
-  std::error_code error;
-  return fs::exists(path, error);
-}
-
-bool is_folder(const std::string& path) {
-  std::error_code error;
-  return fs::is_directory(path, error);
-}
-
 std::string without(std::string_view suffix, const std::string& path) {
   return path.ends_with(suffix) ? path.substr(0, path.size() - suffix.size()) : path;
 }
 
 void require_tokens_of(const std::string& index, const std::string& tokens) {
-  if (is_there(tokens)) return;
+  if (path_exists(tokens)) return;
   reject("{}: the file of its tokens, {}, does not exist", index, tokens);
 }
 
@@ -143,8 +127,8 @@ TokenFile open_file(const std::string& path, const TokenOptions& options) {
   // --data may name the prefix or either file of a Megatron pair.
   // For PREFIX.bin, PREFIX.idx and PREFIX alike. A *.bin without an index falls through to the other formats.
   const std::string prefix = without(kMegatronIndexSuffix, without(kMegatronTokensSuffix, path));
-  const bool may_be_prefix = prefix != path || !is_there(path);
-  if (may_be_prefix && is_there(prefix + std::string(kMegatronIndexSuffix))) return open_megatron(prefix, options);
+  const bool may_be_prefix = prefix != path || !path_exists(path);
+  if (may_be_prefix && path_exists(prefix + std::string(kMegatronIndexSuffix))) return open_megatron(prefix, options);
   DataFile file(path);
   if (auto layout = llmc_layout(file, options)) return {std::move(file), std::move(*layout), options.vocabulary};
   // llm.c's files end in .bin too, so the magic number was checked first.

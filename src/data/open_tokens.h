@@ -4,13 +4,9 @@
 // folder of such files. Other content (an archive, a table, JSON, UTF-16) is an error, because a run would otherwise
 // train on its bytes as if they were text. The error message has the command that converts it.
 
-#include <cstdint>
 #include <functional>
 #include <limits>
-#include <memory>
 #include <optional>
-#include <string>
-#include <vector>
 
 #include "data/token_stream.h"
 

@@ -4,9 +4,6 @@
 // rank computes the positions of just these. Samples (samples.h) shuffles an epoch with it, and Mixture (mixture.h) the
 // order of sources in a block of samples.
 
-#include <cstdint>
-#include <string_view>
-
 #include "core/random.h"
 
 namespace chimera {

@@ -6,7 +6,6 @@
 
 #include <compare>
 #include <condition_variable>
-#include <cstdint>
 #include <deque>
 #include <functional>
 #include <future>
@@ -16,7 +15,6 @@
 #include <system_error>
 #include <thread>
 #include <utility>
-#include <vector>
 
 #include "core/signals.h"
 #include "data/samples.h"
@@ -65,8 +63,7 @@ class Prefetcher {
     changed_.notify_one();
     if (thread_.joinable()) thread_.join();
   }
-  Prefetcher(const Prefetcher&) = delete;
-  Prefetcher& operator=(const Prefetcher&) = delete;
+  Prefetcher& operator=(Prefetcher&&) = delete;
 
   /// Queues micro-batches for the background thread. Ignores those that were queued before.
   void prefetch(const std::vector<BatchPosition>& places) {

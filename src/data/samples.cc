@@ -1,11 +1,7 @@
 #include "data/samples.h"
 
-#include <fmt/format.h>
 #include <algorithm>
 #include <numeric>
-#include <span>
-#include <string>
-#include <utility>
 
 #include "core/invariant.h"
 #include "core/random.h"
@@ -171,11 +167,6 @@ Samples::Samples(TokenView tokens, const SampleOptions& options)
 std::int64_t Samples::count() const {
   return std::accumulate(tokens_.sources.begin(), tokens_.sources.end(), std::int64_t{0},
                          [this](std::int64_t sum, const TokenView& source) { return sum + windows(source); });
-}
-
-Sample Samples::sample(std::int64_t step, std::int64_t index, std::int64_t mini_batch) const {
-  require_invariant(step >= 0 && index >= 0 && index < mini_batch, "a sample lies outside its mini-batch");
-  return sample_at(step * mini_batch + index);
 }
 
 // Only the place decides, so replicas, resumed runs and other partitions read the same sample without messages.

@@ -4,10 +4,6 @@
 // sample's index in the mini-batch. Ranks therefore divide a mini-batch without communication, and a resumed run
 // continues with the same data. sample_prefetcher.h makes samples ahead of time in a thread.
 
-#include <cstdint>
-#include <span>
-#include <vector>
-
 #include "core/masked_tokens.h"
 #include "data/corpus.h"
 #include "data/token_stream.h"
@@ -57,7 +53,7 @@ struct SampleOptions {
 /// Returns the smallest vocabulary for bytes of text: 256, or 260 with the special tokens of MaskedPairs.
 [[nodiscard]] std::int64_t vocabulary_needed(SampleKind kind);
 
-/// Samples of a split, each a function of seed, step, index and mini-batch size.
+/// Samples of a split, each a function of seed, step, index and mini-batch size. Any number of threads may read.
 ///
 /// Each source (path of the data) is cut into disjoint windows of tokens. The samples of a run have positions: p = step
 /// * mini_batch + index. In a mixture, position p is the q-th sample of one of the sources (Mixture::place); with a
@@ -78,10 +74,7 @@ class Samples {
 
   /// Returns the number of windows over all sources, at least 1.
   [[nodiscard]] std::int64_t count() const;
-  /// Returns sample `index` of the mini-batch of step `step`; both count from 0. `mini_batch` is the number of samples
-  /// of a step. Throws the errors of TokenView::read().
-  [[nodiscard]] Sample sample(std::int64_t step, std::int64_t index, std::int64_t mini_batch) const;
-  /// Returns the sample at position p.
+  /// Returns the sample at position p, from 0, of the shuffled endless order. Throws the errors of TokenView::read().
   [[nodiscard]] Sample sample_at(std::int64_t position) const;
   /// Returns the sum of the squared lengths of the documents in the NextToken sample at position p, in proportion to
   /// the time of attention within documents.

@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "core/content.h"
-#include "core/error.h"
 #include "core/reject.h"
 
 namespace chimera {

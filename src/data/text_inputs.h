@@ -3,10 +3,6 @@
 // block is whole lines of JSONL, or a part of a text. A text is only cut where this does not change its tokens
 // (Tokenizer::find_cut()).
 
-#include <cstdint>
-#include <string>
-#include <vector>
-
 #include "core/file_descriptor.h"
 #include "tokenizer/tokenizer.h"
 
@@ -15,7 +11,7 @@ namespace chimera {
 /// The input files. A text file, or a line of a JSONL file, is one document.
 struct Inputs {
   std::vector<std::string> paths;  ///< "-": standard input
-  std::string field;               ///< field of a JSON object that holds the text
+  std::string field;               ///< JSONL: field of the object in each line that holds the text
   bool all_jsonl = false;          ///< whether all files are JSONL; if false, only *.jsonl and *.ndjson are
 };
 
@@ -40,8 +36,8 @@ struct InputBlock {
   [[nodiscard]] std::string_view text() const { return std::string_view(bytes).substr(0, size); }
 };
 
-/// Reads the files in order, block by block. Throws ConfigError if a file cannot be read, or if its first bytes are
-/// neither text nor JSONL.
+/// Reads the files in order, block by block, in one thread. Throws ConfigError if a file cannot be read, or if its
+/// first bytes are neither text nor JSONL.
 class InputReader {
  public:
   /// Starts at `place`, the end of a block of an earlier reader. `block_bytes` is the usual size of a block. The

@@ -1,12 +1,9 @@
 #include "data/token_file.h"
 
-#include <fmt/format.h>
 #include <algorithm>
 #include <stdexcept>
 #include <utility>
-#include <vector>
 
-#include "core/error.h"
 #include "core/reject.h"
 
 namespace chimera {

@@ -4,12 +4,7 @@
 // says where the tokens begin in the file, how many bytes each takes, and how documents are separated. With it,
 // TokenFile reads all formats alike.
 
-#include <cstdint>
 #include <limits>
-#include <optional>
-#include <span>
-#include <string>
-#include <string_view>
 #include <vector>
 
 #include "data/data_file.h"
@@ -61,6 +56,7 @@ struct DocumentMark {
   bool begins = false;  ///< whether it is the first token of each document (llm.c), not the last (nanoGPT)
 };
 
+/// TokenLayout::format of a text, in which each byte is a token or which was tokenized when it was opened.
 inline constexpr std::string_view kTextFormat = "text";
 
 /// Location and type of the tokens in a file.
@@ -74,7 +70,7 @@ struct TokenLayout {
   std::optional<MegatronIndex> index = {};
 };
 
-/// Tokens of an open file, which are read on demand.
+/// Tokens of an open file, which are read on demand. Any number of threads may read.
 class TokenFile {
  public:
   /// Reads reject ids of `vocabulary` and above. The layout must be within the file.

@@ -40,7 +40,7 @@ constexpr auto with_stored_type(TokenType type, const Act& act) {
   return act(std::int64_t{});
 }
 
-/// Returns the bytes of a token.
+/// Returns the number of bytes of a token.
 [[nodiscard]] constexpr std::int64_t width_of(TokenType type) {
   return with_stored_type(type, [](auto token) { return std::int64_t{sizeof token}; });
 }
@@ -97,7 +97,7 @@ inline constexpr std::int32_t kLlmcLlama3EndOfText = 128000;
 struct LlmcHeader {
   std::int32_t magic = kLlmcGpt2Magic;      ///< or kLlmcLlama3Magic
   std::int32_t version = kLlmcGpt2Version;  ///< or kLlmcLlama3Version
-  std::int32_t tokens = 0;
+  std::int32_t tokens = 0;                  ///< number of tokens after the header
   std::array<std::int32_t, 253> unused{};
 };
 static_assert(sizeof(LlmcHeader) == 1024);

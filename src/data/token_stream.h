@@ -3,11 +3,7 @@
 // Tokens of several files as one sequence. The token files of a folder form one TokenStream. A TokenView is the part of
 // a stream for training or for validation. Samples (samples.h) cuts a view into samples.
 
-#include <cstdint>
 #include <memory>
-#include <span>
-#include <string>
-#include <vector>
 
 #include "core/choices.h"
 #include "data/token_file.h"
@@ -20,8 +16,7 @@ enum class Documents : std::uint8_t {
   Split,  ///< the same tokens, but each attends only to tokens of its own document
 };
 template <>
-inline constexpr auto kNames<Documents> = std::to_array<Named<Documents>>({{Documents::Pack, "pack"},
-                                                                           {Documents::Split, "split"}});
+inline constexpr auto kNames<Documents> = in_order<Documents>("pack", "split");
 
 /// Concatenated tokens of files. Each file begins a new document, unless its documents are separated by a mark
 /// (DocumentMark); then a document may continue in the next file.
@@ -31,8 +26,8 @@ class TokenStream {
 
   [[nodiscard]] std::int64_t size() const { return starts_.back(); }
   [[nodiscard]] const std::vector<TokenFile>& files() const { return files_; }
-  /// Returns whether the ends of documents are known, because there are several files or a file separates its
-  /// documents.
+  /// Returns whether the ends of documents are known, because a file separates its documents, or because there are
+  /// several files, at least one of them a text.
   [[nodiscard]] bool separates_documents() const;
 
   /// Reads tokens.size() tokens from `first` on. Throws the errors of TokenFile::read(), such as ConfigError for an id
@@ -54,7 +49,8 @@ class TokenStream {
   std::vector<std::int64_t> starts_;  ///< [file]: its first token; last entry: number of tokens
 };
 
-/// Consecutive tokens of a stream. Keeps the stream open. Positions count tokens from the start of the view.
+/// Consecutive tokens of a stream. Keeps the stream open. Positions count tokens from the start of the view. Any number
+/// of threads may read.
 class TokenView {
  public:
   /// `first` is the position in the stream of the view's first token, and `size` the number of its tokens. `name` is

@@ -7,9 +7,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <limits>
-#include <vector>
 
-#include "core/error.h"
 #include "core/files.h"
 #include "core/invariant.h"
 #include "core/reject.h"

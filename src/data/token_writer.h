@@ -4,11 +4,6 @@
 // suffix `.unfinished`. save() makes them durable; the caller (tokenize.h) then records position(), from which a later
 // TokenWriter continues. finish() writes the headers and gives the files their final names.
 
-#include <cstdint>
-#include <string>
-#include <string_view>
-#include <vector>
-
 #include "core/choices.h"
 #include "core/file_descriptor.h"
 #include "data/token_format.h"
@@ -18,8 +13,7 @@ namespace chimera {
 /// The formats of token_format.h (--format).
 enum class TokenFileFormat : std::uint8_t { Megatron, Llmc, Raw };
 template <>
-inline constexpr auto kNames<TokenFileFormat> = std::to_array<Named<TokenFileFormat>>(
-    {{TokenFileFormat::Megatron, "megatron"}, {TokenFileFormat::Llmc, "llmc"}, {TokenFileFormat::Raw, "raw"}});
+inline constexpr auto kNames<TokenFileFormat> = in_order<TokenFileFormat>("megatron", "llmc", "raw");
 
 /// Returns the type in which tokens are stored. Throws ConfigError if the vocabulary is too large for the format.
 [[nodiscard]] TokenType token_type(TokenFileFormat format, std::int64_t vocabulary);

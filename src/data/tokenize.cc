@@ -3,7 +3,6 @@
 #include <simdjson.h>
 #include <sys/stat.h>
 
-#include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <algorithm>
 #include <chrono>
@@ -11,20 +10,11 @@
 #include <cstdio>
 #include <deque>
 #include <exception>
-#include <filesystem>
-#include <functional>
 #include <future>
-#include <memory>
 #include <mutex>
-#include <nlohmann/json.hpp>
-#include <optional>
-#include <string>
-#include <system_error>
 #include <thread>
 #include <utility>
-#include <vector>
 
-#include "core/error.h"
 #include "core/fault_point.h"
 #include "core/files.h"
 #include "core/json.h"
@@ -295,8 +285,7 @@ class OrderedWorkers {
       if (threads_.empty()) throw;
     }
   }
-  OrderedWorkers(const OrderedWorkers&) = delete;
-  OrderedWorkers& operator=(const OrderedWorkers&) = delete;
+  OrderedWorkers& operator=(OrderedWorkers&&) = delete;
   ~OrderedWorkers() {
     {
       const std::lock_guard lock(mutex_);
@@ -402,16 +391,9 @@ void write_resume(const std::string& path, const std::string& key, const Tokeniz
   write_whole(path, json_text(json{{"key", key}, {"state", numbers}}) + "\n");
 }
 
-bool has_progress(const std::string& path) {
-  // Whatever else has this name is the user's and must not be replaced.
-  const json file = try_json(read_whole(path));
-  return file.is_object() && file.contains("key") && file.contains("state");
-}
-
 /// Returns nothing if the file is missing, malformed, or has another key.
 std::optional<TokenizeState> read_resume(const std::string& path, const std::string& key) {
-  std::error_code error;
-  if (!fs::is_regular_file(path, error)) return std::nullopt;
+  if (!is_file(path)) return std::nullopt;
   try {
     const json file = read_json(read_whole(path));
     if (file.at("key") != key) return std::nullopt;
@@ -506,9 +488,11 @@ class Output {
   }
 
   void require_own_progress() const {
-    std::error_code absent;
     const std::string path = resume_path();
-    if (options_.overwrite || !fs::is_regular_file(path, absent) || has_progress(path)) return;
+    if (options_.overwrite || !is_file(path)) return;
+    // Whatever else has this name is the user's and must not be replaced.
+    const json file = try_json(read_whole(path));
+    if (file.is_object() && file.contains("key") && file.contains("state")) return;
     reject("--output {}: would replace {}, which is no progress of this command; give another name, or --overwrite",
            options_.output, path);
   }

@@ -9,12 +9,8 @@
 // After every `save_every` bytes, the file PREFIX.resume records the positions in the input and the output, so that an
 // interrupted run can continue.
 
-#include <cstdint>
 #include <functional>
-#include <string>
-#include <vector>
 
-#include "core/choices.h"
 #include "data/text_inputs.h"
 #include "data/token_writer.h"
 
@@ -23,15 +19,12 @@ namespace chimera {
 /// Treatment of bytes that are not UTF-8: an error, or replacement by U+FFFD.
 enum class InvalidText : std::uint8_t { Refuse, Replace };
 template <>
-inline constexpr auto kNames<InvalidText> = std::to_array<Named<InvalidText>>({{InvalidText::Refuse, "refuse"},
-                                                                               {InvalidText::Replace, "replace"}});
+inline constexpr auto kNames<InvalidText> = in_order<InvalidText>("refuse", "replace");
 
 /// Treatment of an empty document: an error, no output, or an empty document in the output.
 enum class EmptyDocument : std::uint8_t { Refuse, Skip, Keep };
 template <>
-inline constexpr auto kNames<EmptyDocument> = std::to_array<Named<EmptyDocument>>({{EmptyDocument::Refuse, "refuse"},
-                                                                                   {EmptyDocument::Skip, "skip"},
-                                                                                   {EmptyDocument::Keep, "keep"}});
+inline constexpr auto kNames<EmptyDocument> = in_order<EmptyDocument>("refuse", "skip", "keep");
 
 /// The flags of `chimera tokenize`.
 struct TokenizeOptions {
@@ -64,9 +57,10 @@ struct TokenizeProgress {
 };
 
 /// Tokenizes the inputs in order. Progress is saved in PREFIX.resume, and the same call continues from there if the
-/// inputs are files and have not changed. Calls `progress` after each block. Throws ConfigError if input, tokenizer or
-/// output is invalid. If the call fails before any progress is saved, it deletes its unfinished output files. An output
-/// must not be an input, and must not exist unless `overwrite` is set.
+/// inputs are files and have not changed. Calls `progress` after each block, in the calling thread, and returns the
+/// result. Throws ConfigError if input, tokenizer or output is invalid. If the call fails before any progress is
+/// saved, it deletes its unfinished output files. An output must not be an input, and must not exist unless `overwrite`
+/// is set.
 TokenizeProgress tokenize(const TokenizeOptions& options, const std::function<void(const TokenizeProgress&)>& progress);
 
 }  // namespace chimera

@@ -18,6 +18,7 @@ namespace {
 constexpr double kNoise = 1.15;
 constexpr double kLeastGain = 0.05;  // Of a step
 constexpr double kStepsToPay = 50;
+constexpr double kLeastDelay = 2e-3;  // Seconds
 constexpr double kUsualChange = 0.3;  // Seconds, before the first one is measured
 
 // Of two holders, the lower median is the faster one: it is taken for healthy.
@@ -59,8 +60,41 @@ std::vector<double> measured_factors(SharedTimes& table, std::size_t ranks, std:
   return own;
 }
 
+/// Returns the mean time of a forward.
+double forward_of(SharedTimes& table, std::size_t ranks, std::size_t stages) {
+  double sum = 0;
+  double count = 0;
+  for (std::size_t rank = 0; rank < ranks; ++rank) {
+    for (std::size_t s = 0; s < stages; ++s) {
+      const double forward = table.op(rank, s, static_cast<std::size_t>(OpKind::Forward));
+      sum += forward;
+      if (forward > 0) ++count;
+    }
+  }
+  return count > 0 ? sum / count : 0;
+}
+
+/// Appends [rank][rank]: the delay of messages between two ranks, for the lower rank first; `used` are the speeds in
+/// use. A link has equal delays in both directions, so their mean needs no common clock of the two hosts.
+void add_delays(SharedTimes& table, std::size_t ranks, const std::vector<double>& used, std::vector<double>& speeds) {
+  for (std::size_t low = 0; low < ranks; ++low) {
+    for (std::size_t high = 0; high < ranks; ++high) {
+      double delay = used[speeds.size()];
+      const auto mean = [&](bool is_waited) {
+        const double up = table.link(high, low, is_waited);
+        const double down = table.link(low, high, is_waited);
+        return up == 0 || down == 0 ? std::optional<double>() : std::max(0.0, (up + down) / 2);
+      };
+      // A message that was there before its receiver waited shows only that the link is not slower.
+      if (low < high) delay = mean(true).value_or(std::min(delay, mean(false).value_or(delay)));
+      speeds.push_back(delay);
+    }
+  }
+}
+
 /// Returns the mean time over ranks, each divided by its factor, of a full micro-batch.
-CostModel costs_of(SharedTimes& table, const RunShape& launched, const std::vector<double>& factors) {
+CostModel costs_of(SharedTimes& table, const RunShape& launched, const std::vector<double>& factors,
+                   const std::vector<LinkDelay>& delays) {
   CostModel costs;
   bool recomputes = false;
   for (std::size_t s = 0; s < static_cast<std::size_t>(launched.schedule.stages); ++s) {
@@ -86,6 +120,14 @@ CostModel costs_of(SharedTimes& table, const RunShape& launched, const std::vect
   costs.workers.resize(factors.size());
   for (std::size_t rank = 0; rank < factors.size(); ++rank)
     costs.workers[worker_number(launched.ranks, RankId(static_cast<std::int64_t>(rank)))] = factors[rank];
+  if (delays.empty()) return costs;
+  auto& alphas = costs.links.emplace().matrix.emplace().alphas;
+  alphas.assign(factors.size(), std::vector<double>(factors.size(), 0));
+  for (const auto& [one, other, seconds] : delays) {
+    const std::size_t from = worker_number(launched.ranks, one);
+    const std::size_t to = worker_number(launched.ranks, other);
+    alphas[from][to] = alphas[to][from] = seconds;
+  }
   return costs;
 }
 
@@ -107,6 +149,10 @@ std::string describe(const AdaptationTask& task, const Schedule& healthy, const 
   for (std::size_t rank = 0; rank < now.size(); ++rank) {
     if (now[rank] > before[rank]) takers.push_back(rank);
   }
+  for (const auto& [one, other, seconds] : task.delays)
+    clauses.push_back(
+        fmt::format("messages between ranks {} and {} take {:.2g} s", one.value(), other.value(), seconds));
+  if (task.delays.empty() && !task.now.delays.empty()) clauses.emplace_back("links are as fast as before");
   for (std::size_t rank = 0; rank < now.size(); ++rank) {
     if (task.factors[rank] == 1) {
       if (!task.now.factors.empty() && task.now.factors[rank] > 1)
@@ -120,14 +166,14 @@ std::string describe(const AdaptationTask& task, const Schedule& healthy, const 
     }
     clauses.push_back(std::move(clause));
   }
-  return fmt::format("{}", fmt::join(clauses, "; "));
+  return clauses.empty() ? "the ranks are equally fast" : fmt::format("{}", fmt::join(clauses, "; "));
 }
 
 }  // namespace
 
 SharedTimes::SharedTimes(std::int64_t ranks, std::int64_t stages)
     : stages_(static_cast<std::size_t>(stages)),
-      row_(stages_ * (kRecomputation + 1) + 2),
+      row_(stages_ * (kRecomputation + 1) + 2 * static_cast<std::size_t>(ranks) + 2),
       table_(static_cast<std::size_t>(ranks) * row_, 0) {
   forget();
 }
@@ -142,7 +188,7 @@ void SharedTimes::forget() {
   steps_.clear();
 }
 
-void SharedTimes::note_step(const OpTimes& total, double seconds) {
+void SharedTimes::note_step(const OpTimes& total, double seconds, const TransitTimes& links) {
   std::vector<double> step;
   const std::vector<double>& sums = total.numbers();
   // The executor adds up over all steps; the difference to the step before is this step.
@@ -150,7 +196,13 @@ void SharedTimes::note_step(const OpTimes& total, double seconds) {
     const double ops = sums[i + 2] - total_[i + 2];
     step.push_back(ops > 0 ? (sums[i] - total_[i]) / ops : 0);
   }
-  step.push_back(seconds);
+  step.resize(row_ - 1, 0);
+  for (const auto& [sender, time] : links) {
+    double* const medians = &step[row_ - 2 - 2 * (sender.index() + 1)];
+    medians[0] = time.waited.value_or(0);
+    medians[1] = time.bound.value_or(0);
+  }
+  step.back() = seconds;
   total_ = sums;
   steps_.push_back(std::move(step));
   if (std::ssize(steps_) > kSteps) steps_.pop_front();
@@ -187,50 +239,72 @@ std::optional<AdaptationTask> Adaptation::consider(SharedTimes& table, const Run
     step_seconds = std::max(step_seconds, table.step(rank));
     change_seconds = std::max(change_seconds, table.change(rank));
   }
-  const auto measured = measured_factors(table, ranks, static_cast<std::size_t>(launched_.schedule.stages));
+  const auto stages = static_cast<std::size_t>(launched_.schedule.stages);
+  std::vector<double> used = now.factors.empty() ? std::vector<double>(ranks, 1) : now.factors;
+  used.resize(ranks + ranks * ranks, 0);
+  for (const auto& [one, other, seconds] : now.delays) used[ranks + one.index() * ranks + other.index()] = seconds;
+  auto measured = measured_factors(table, ranks, stages);
+  add_delays(table, ranks, used, measured);
+  const double forward = forward_of(table, ranks, stages);
+  const auto differ = [&](std::size_t i, double one, double two) {
+    if (i < ranks) return differs(one, two);
+    return differs(one, two) && std::abs(one - two) >= std::max(forward / 2, kLeastDelay);
+  };
   const auto previous = std::exchange(previous_, measured);
   // One table may show a passing disturbance; a change needs two tables that agree.
   if (previous.empty()) return std::nullopt;
-  const std::vector<double> used = now.factors.empty() ? std::vector<double>(ranks, 1) : now.factors;
+  // A resumed run does not know the speeds that its order is for.
+  bool is_new = considered_.empty() && now.schedule && now.factors.empty() && now.delays.empty();
   if (considered_.empty()) considered_ = used;
-  std::vector<double> factors = used;
-  bool is_new = false;
-  for (std::size_t rank = 0; rank < ranks; ++rank) {
-    // Not settled: the rank keeps the factor in use.
-    if (differs(previous[rank], measured[rank])) continue;
-    const double factor = std::sqrt(previous[rank] * measured[rank]);
-    if (!differs(factor, used[rank])) continue;
+  std::vector<double> speeds = used;
+  for (std::size_t i = 0; i < speeds.size(); ++i) {
+    // Not settled: the rank or link keeps the speed in use.
+    if (differ(i, previous[i], measured[i])) continue;
+    const double healthy = i < ranks ? 1 : 0;
+    const double speed = std::sqrt(previous[i] * measured[i]);
+    if (!differ(i, speed, used[i])) continue;
     // Close to healthy counts as healed, so that the order returns to the launched one.
-    factors[rank] = differs(factor, 1) ? factor : 1;
+    speeds[i] = differ(i, speed, healthy) ? speed : healthy;
   }
-  for (std::size_t rank = 0; rank < ranks; ++rank) is_new = is_new || differs(factors[rank], considered_[rank]);
-  // Factors that were considered and found not worth a change are not searched again.
+  for (std::size_t i = 0; i < speeds.size(); ++i) is_new = is_new || differ(i, speeds[i], considered_[i]);
+  // Speeds that were considered and found not worth a change are not searched again.
   if (!is_new) return std::nullopt;
-  considered_ = factors;
+  considered_ = speeds;
+  std::vector<LinkDelay> delays;
+  for (std::size_t i = ranks; i < speeds.size(); ++i) {
+    const auto rank_of = [](std::size_t rank) { return RankId(static_cast<std::int64_t>(rank)); };
+    if (speeds[i] > 0) delays.push_back({rank_of((i - ranks) / ranks), rank_of((i - ranks) % ranks), speeds[i]});
+  }
+  speeds.resize(ranks);
   AdaptationTask task{.launched = launched_,
                       .block_size = block_size_,
                       .now = now,
-                      .factors = factors,
-                      .costs = costs_of(table, launched_, factors),
+                      .factors = speeds,
+                      .delays = delays,
+                      .costs = costs_of(table, launched_, speeds, delays),
                       .step_seconds = step_seconds,
                       .change_seconds = change_seconds > 0 ? change_seconds : kUsualChange};
   task.costs.slices = slices_;
   return task;
 }
 
-std::optional<AdaptedRun> adapted_run(const AdaptationTask& task) {
+std::optional<AdaptedRun> adapted_run(const AdaptationTask& task, double room) {
   constexpr std::int64_t kEffort = 4'000'000;
   const Schedule current = rerouted_schedule(task.launched, task.now, task.block_size);
   AdaptedRun result{.change = task.now, .text = {}};
   RunChange& change = result.change;
   change.schedule = nullptr;
   change.factors.clear();
-  if (std::ranges::max(task.factors) > 1) {
-    change.factors = task.factors;
-    change.schedule = std::make_shared<const Schedule>(
-        follow_costs(
-            {.detours = detour_task(task.launched, change, task.block_size), .costs = task.costs, .effort = kEffort})
-            .schedule);
+  change.delays = task.delays;
+  const bool has_slow = std::ranges::max(task.factors) > 1;
+  if (has_slow) change.factors = task.factors;
+  if (has_slow || !change.delays.empty()) {
+    change.schedule =
+        std::make_shared<const Schedule>(follow_costs({.detours = detour_task(task.launched, change, task.block_size),
+                                                       .costs = task.costs,
+                                                       .effort = kEffort,
+                                                       .room = room})
+                                             .schedule);
   }
   const Schedule next = rerouted_schedule(task.launched, change, task.block_size);
   // Both orders with the same new costs: one is the step if nothing changes, the other the step after the change.

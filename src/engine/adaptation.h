@@ -1,10 +1,10 @@
 #pragma once
 
-// Decides when a run moves work away from slow ranks (--adapt all). Every rank measures the times of its ops. Every ten
-// steps, their medians travel with the sum of the step's losses (StepHooks::shared), so that all ranks have the same
-// table and decide alike, without a leader. Holders of a stage run equal ops, so their ratio gives a rank's factor
-// without a model of the machine. A change must be predicted to pay for itself. It is a RunChange as after the loss of
-// a rank: a lost rank is one of speed 0 (rerouted_run.h).
+// Decides when a run follows slow ranks and links (--adapt all). Every rank measures the times of its ops and how long
+// messages are under way. Every ten steps, their medians travel with the sum of the step's losses (StepHooks::shared),
+// so that all ranks have the same table and decide alike, without a leader. Holders of a stage run equal ops, so their
+// ratio gives a rank's factor without a model of the machine. A change must be predicted to pay for itself. It is a
+// RunChange as after the loss of a rank: a lost rank is one of speed 0 (rerouted_run.h).
 
 #include <cstddef>
 #include <cstdint>
@@ -20,69 +20,82 @@
 
 namespace chimera {
 
-/// The times of all ranks. Each rank measures its own row.
+/// The times of all ranks in seconds. Each rank measures its own row of the table. Not thread-safe.
 class SharedTimes {
  public:
   static constexpr std::int64_t kSteps = 10;  // Between two tables, and in each median
 
   SharedTimes(std::int64_t ranks, std::int64_t stages);
 
-  /// Adds a step. `total` has the times of all steps since the start of the executor or since forget().
-  void note_step(const OpTimes& total, double seconds);
+  /// Adds a step of this rank that took `seconds`. `total` has the times of all steps since the start of the executor
+  /// or since forget(). `links` has the times of the messages of the step, by sender.
+  void note_step(const OpTimes& total, double seconds, const TransitTimes& links = {});
   /// Forgets the steps of this rank, after a change of its executor or of its ops.
   void forget();
-  /// Sets how long the last change of the order took.
+  /// Sets how long this rank paused for the last change of the order of ops.
   void note_change(double seconds) { change_seconds_ = seconds; }
 
-  /// Returns StepHooks::shared for this step (from 1) of the launched rank; empty in most steps.
+  /// Returns StepHooks::shared for this step (from 1) of `rank`, its number at the launch. In every kSteps-th step,
+  /// this is the whole table with only the row of `rank` filled in, so that the step's sum completes it. Empty in all
+  /// other steps.
   [[nodiscard]] std::span<double> numbers_of(std::int64_t step, RankId rank);
 
-  /// Returns a time of the table: the median of a rank, 0 if it has none. `kind` is an OpKind, or kRecomputation.
-  static constexpr std::size_t kRecomputation = kOpKinds;
+  // The functions below return elements of the table. They are 0 if the rank has no such time, or too few steps.
+  static constexpr std::size_t kRecomputation = kOpKinds;  // After the values of OpKind
+  /// Returns the time of an op on a stage: the median over steps of its mean in a step. `kind` is an OpKind, or
+  /// kRecomputation.
   [[nodiscard]] double& op(std::size_t rank, std::size_t stage, std::size_t kind);
-  /// Returns the median time of a step on this rank; 0 if it has too few steps.
+  /// Returns the median over steps of TransitTime::waited, for messages from `sender` to `rank`; of TransitTime::bound
+  /// if `is_waited` is false.
+  [[nodiscard]] double& link(std::size_t rank, std::size_t sender, bool is_waited) {
+    return table_[rank * row_ + row_ - 2 - 2 * (sender + 1) + (is_waited ? 0 : 1)];
+  }
+  /// Returns the median time of a step.
   [[nodiscard]] double& step(std::size_t rank) { return table_[(rank + 1) * row_ - 2]; }
+  /// Returns the time of note_change().
   [[nodiscard]] double& change(std::size_t rank) { return table_[(rank + 1) * row_ - 1]; }
 
  private:
   std::size_t stages_;
   std::size_t row_;            // Numbers of a rank
-  std::vector<double> table_;  // [rank]: ops, step, change
+  std::vector<double> table_;  // [rank]: ops, links, step, change
   std::vector<double> total_;  // Of the steps so far, as in OpTimes
   std::deque<std::vector<double>> steps_;
   double change_seconds_ = 0;
 };
 
-/// Input of adapted_run().
+/// Input of adapted_run(). Borrows `launched`. Ranks have their numbers at the launch.
 struct AdaptationTask {
   const RunShape& launched;
-  std::int64_t block_size = 1;  // As in rerouted_run()
-  RunChange now;
-  std::vector<double> factors;  // [launched rank]: new factors
-  CostModel costs;              // Measured, with these factors
-  double step_seconds = 0;      // Measured
-  double change_seconds = 0;    // Of the last change
+  std::int64_t block_size = 1;         // As in rerouted_run()
+  RunChange now;                       // The change that is in use
+  std::vector<double> factors;         // [launched rank]: new factors
+  std::vector<LinkDelay> delays = {};  // New delays of launched ranks
+  CostModel costs;                     // Measured, with these factors and delays
+  double step_seconds = 0;             // Measured median, on the slowest rank
+  double change_seconds = 0;           // Pause for the last change, on the slowest rank; 0.3 before the first
 };
 
 /// A change that pays.
 struct AdaptedRun {
   RunChange change;
-  std::string text;  // Clause that describes it
+  std::string text;  // Describes it in a line, with the predicted step times (StepMetrics::order)
 };
 
 /// Returns the change of the order for these costs; empty if a step gets less than 5 % faster, or if the change takes
-/// longer than it saves in 50 steps. Deterministic. It may take a while.
-[[nodiscard]] std::optional<AdaptedRun> adapted_run(const AdaptationTask& task);
+/// longer than it saves in 50 steps. `room` is as in FollowTask (search/follow.h). Deterministic. It may take seconds.
+[[nodiscard]] std::optional<AdaptedRun> adapted_run(const AdaptationTask& task, double room = 1.25);
 
-/// Reads tables and finds changed factors. Equal on all ranks.
+/// Reads tables and finds changed factors and delays. Equal on all ranks.
 class Adaptation {
  public:
   /// Borrows `launched`. `slices` is CostModel::slices.
   Adaptation(const RunShape& launched, std::int64_t block_size, SliceCosts slices = {})
       : launched_(launched), block_size_(block_size), slices_(std::move(slices)) {}
 
-  /// Returns the task if the factors of two tables in a row agree and differ from those in use and from those of the
-  /// last task. Differences below 15 % count as noise.
+  /// Returns the task if the factors or delays of two tables in a row agree and differ from those in use and from those
+  /// of the last task. Differences below 15 % count as noise, and so do differences of delays below half a forward or
+  /// 2 ms.
   [[nodiscard]] std::optional<AdaptationTask> consider(SharedTimes& table, const RunChange& now);
   /// Forgets earlier tables.
   void forget() {
@@ -94,8 +107,8 @@ class Adaptation {
   const RunShape& launched_;
   std::int64_t block_size_;
   SliceCosts slices_;
-  std::vector<double> previous_;    // [rank]: factors of the last table
-  std::vector<double> considered_;  // [rank]: factors of the last task
+  std::vector<double> previous_;    // Speeds of the last table: [rank] factors, then [rank][rank] delays
+  std::vector<double> considered_;  // Speeds of the last task
 };
 
 }  // namespace chimera

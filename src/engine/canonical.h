@@ -6,9 +6,6 @@
 // picture. Such a run also needs DeterministicKernels, because equal orders of sums give equal bits only if the kernels
 // do.
 
-#include <cstdint>
-#include <string>
-
 #include "engine/run_shape.h"
 #include "runtime/canonical_sums.h"
 
@@ -17,7 +14,7 @@ namespace chimera {
 /// Plans a reduction with `blocks` blocks per step; 0: default_reduction_blocks() (schedule/reduction_tree.h). Throws
 /// ConfigError, with the valid numbers, if the micro-batches of some replica do not make whole blocks; `what` is the
 /// name of the flag or field for the message. Also throws it if a stage computes weight gradients in another order than
-/// the order of a replica's micro-batches.
+/// the order of a replica's micro-batches in the step's data.
 [[nodiscard]] CanonicalReduction canonical_reduction(const RunShape& run, std::int64_t blocks, const std::string& what);
 
 /// Makes PyTorch's kernels deterministic on all threads while any object with `is_on` exists. The destructor of the
@@ -27,8 +24,7 @@ class DeterministicKernels {
  public:
   explicit DeterministicKernels(bool is_on);
   ~DeterministicKernels();
-  DeterministicKernels(const DeterministicKernels&) = delete;
-  DeterministicKernels& operator=(const DeterministicKernels&) = delete;
+  DeterministicKernels& operator=(DeterministicKernels&&) = delete;
 
  private:
   bool is_on_;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <utility>
 
 #include "generate/detours.h"
 #include "simulate/permute.h"
@@ -35,8 +36,12 @@ std::vector<std::int64_t> even_micro_batches(const std::vector<double>& work, st
   return samples;
 }
 
-/// Returns DealtStep::micro_batch_at for this work of the micro-batches.
-std::vector<std::int64_t> fast_places(const RunShape& run, const std::vector<double>& work) {
+}  // namespace
+
+std::vector<std::int64_t> fast_places(const RunShape& run, std::vector<double> work) {
+  if (work.empty() || std::ranges::min(work) == std::ranges::max(work)) return {};
+  const double mean = std::accumulate(work.begin(), work.end(), 0.0) / static_cast<double>(work.size());
+  for (double& each : work) each /= mean;
   const Schedule all = in_all_groups(run.schedule, run.ranks.data_parallel);
   std::vector<std::int64_t> place_of;  // [micro-batch of all groups]
   for (GroupId group(0); group.value() < run.ranks.data_parallel; group = GroupId(group.value() + 1)) {
@@ -53,8 +58,6 @@ std::vector<std::int64_t> fast_places(const RunShape& run, const std::vector<dou
   return micro_batch_at;
 }
 
-}  // namespace
-
 DealtStep deal_step(const RunShape& run, const std::vector<double>& work, bool permutes) {
   DealtStep dealt;
   if (run.schedule.updates || std::ranges::min(work) == std::ranges::max(work)) return dealt;
@@ -65,9 +68,7 @@ DealtStep deal_step(const RunShape& run, const std::vector<double>& work, bool p
   std::vector<double> sums(static_cast<std::size_t>(run.micro_batches()), 0);
   for (std::int64_t i = 0; i < run.mini_batch(); ++i)
     sums[static_cast<std::size_t>(i / samples)] += work[static_cast<std::size_t>(dealt.sample(i))];
-  const double mean = std::accumulate(sums.begin(), sums.end(), 0.0) / static_cast<double>(sums.size());
-  for (double& sum : sums) sum /= mean;
-  dealt.micro_batch_at = fast_places(run, sums);
+  dealt.micro_batch_at = fast_places(run, std::move(sums));
   return dealt;
 }
 

@@ -28,9 +28,13 @@ struct DealtStep {
   }
 };
 
-/// Returns where samples of this work stand. `permutes`: whether micro-batches may change places; with --reduction
-/// canonical they may not, because places decide the order of sums. Everything stays in order if the work is equal, or
-/// in an asynchronous schedule. Deterministic.
+/// Returns DealtStep::micro_batch_at for the work of the step's micro-batches, [place in data order], in any unit;
+/// empty if all have equal work.
+[[nodiscard]] std::vector<std::int64_t> fast_places(const RunShape& run, std::vector<double> work);
+
+/// Returns where the samples of a step stand. `work` is [sample of the step], in any unit. `permutes`: whether
+/// micro-batches may change places; with --reduction canonical they may not, because places decide the order of sums.
+/// Everything stays in order if all samples have equal work, or in an asynchronous schedule. Deterministic.
 [[nodiscard]] DealtStep deal_step(const RunShape& run, const std::vector<double>& work, bool permutes);
 
 }  // namespace chimera

@@ -2,16 +2,14 @@
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
-#include <fmt/format.h>
+#include <c10/util/ScopeExit.h>
 #include <fmt/ranges.h>
 #include <algorithm>
 #include <array>
 #include <iterator>
 #include <mutex>
-#include <nlohmann/json.hpp>
 #include <numeric>
 #include <sstream>
-#include <utility>
 
 #include "core/cgroup.h"
 #include "core/json.h"
@@ -97,13 +95,13 @@ std::vector<std::int64_t> partition_ends(const FitRun& run) {
   return ends;
 }
 
-/// Refuses `attention`, because a user's modules may have none, and `auto`, because their memory is unknown.
+/// Refuses choices about blocks, because a user's modules may have none, and `auto`, because their memory is unknown.
 std::set<StageId> recomputed_stages(const StageChoice& choice, std::int64_t stages) {
-  if (choice.rule == StageRule::Attention) {
+  if (choice.counts_blocks()) {
     reject(
-        "recompute attention: only GPT-2, BERT and Llama models have it, not modules of your own; use none, full, or "
+        "recompute {}: only GPT-2, BERT and Llama models have it, not modules of your own; use none, full, or "
         "stages of 0 to {} such as 0,1",
-        stages - 1);
+        to_text(choice), stages - 1);
   }
   return resolve_stages(choice, {.name = "recompute", .rules = {"none", "full"}}, stages, {});
 }
@@ -224,48 +222,27 @@ std::vector<TensorSpec> find_boundaries(const FitRun& run, RankId rank, const st
 
 bool is_trained(const Parameter& parameter) { return parameter.value.requires_grad(); }
 
-/// Restores torch's generators of the CPU and of `device` at the end of its scope.
-class GeneratorGuard {
- public:
-  explicit GeneratorGuard(at::Device device) {
-    save(at::kCPU);
-    save(device);
+/// Restores torch's generators of the CPU and of `device` at the end of the result's scope.
+[[nodiscard]] auto keep_generators(at::Device device) {
+  std::vector<std::pair<at::Generator, at::Tensor>> saved;
+  for (const at::Device each : {at::Device(at::kCPU), device}) {
+    at::Generator generator = at::globalContext().defaultGenerator(each);
+    // Other rank threads may draw from the same generator.
+    const std::scoped_lock lock(generator.mutex());
+    saved.emplace_back(generator, generator.get_state());
   }
-  ~GeneratorGuard() {
-    for (auto& [generator, state] : saved_) {
-      // Other rank threads may draw from the same generator.
+  return c10::make_scope_exit([saved = std::move(saved)]() mutable {
+    for (auto& [generator, state] : saved) {
       const std::scoped_lock lock(generator.mutex());
       generator.set_state(state);
     }
-  }
-  GeneratorGuard(const GeneratorGuard&) = delete;
-  GeneratorGuard& operator=(const GeneratorGuard&) = delete;
-
- private:
-  void save(at::Device device) {
-    at::Generator generator = at::globalContext().defaultGenerator(device);
-    const std::scoped_lock lock(generator.mutex());
-    saved_.emplace_back(generator, generator.get_state());
-  }
-
-  std::vector<std::pair<at::Generator, at::Tensor>> saved_;
-};
-
-class IntraOpThreads {
- public:
-  explicit IntraOpThreads(int threads) { at::set_num_threads(threads); }
-  ~IntraOpThreads() { at::set_num_threads(before_); }
-  IntraOpThreads(const IntraOpThreads&) = delete;
-  IntraOpThreads& operator=(const IntraOpThreads&) = delete;
-
- private:
-  int before_ = at::get_num_threads();
-};
+  });
+}
 
 }  // namespace
 
 SampleRange FitRun::samples(std::int64_t step, GroupId group, MicroBatchId micro_batch) const {
-  return {step, first_sample(group, micro_batch), samples_per_op()};
+  return {step, dealt.first_dealt(first_sample(group, micro_batch), samples_per_op()), samples_per_op()};
 }
 
 ModuleStageSpec FitRun::stage(StageId id) const {
@@ -356,8 +333,8 @@ void RankFit::warm_up(const Program& program, bool& is_warm) {
   std::vector<at::Tensor> buffers;
   for (const auto& [id, stage] : stages_) std::ranges::copy(stage->buffers(), std::back_inserter(buffers));
   // Batch statistics and dropout must be as if the ops had not run.
-  const ValueGuard same_buffers(buffers);
-  const GeneratorGuard same_random_numbers(device());
+  const auto same_buffers = keep_values(buffers);
+  const auto same_random_numbers = keep_generators(device());
   chimera::warm_up(driver_->executor(), program.workers[place_.worker.index()], hooks(0, {}));
 }
 
@@ -432,7 +409,11 @@ void RankFit::load_targets(std::int64_t step) {
       count[0] += static_cast<double>(run_.model.loss.count(targets_[id]));
     }
   }
-  transport_.all_sum(count);
+  if (run_.sum_targets) {
+    count[0] = run_.sum_targets(count[0]);
+  } else {
+    transport_.all_sum(count);
+  }
   if (!(count[0] > 0)) throw NoTargetsError(fmt::format("step {}: Loss::count is 0 for all targets", step + 1));
   loss_scale_ = 1 / count[0];
 }
@@ -459,7 +440,8 @@ Parameters fit(const FitRun& run, const std::function<void(const FitStep&)>& on_
   std::mutex mutex;
   run_rank_threads(ranks, run.rank_groups(), [&](RankId rank, Transport& transport) {
     // With OpenMP, torch's setting belongs to the calling thread, so each rank sets its own.
-    const IntraOpThreads limit(threads);
+    const auto restore = c10::make_scope_exit([before = at::get_num_threads()] { at::set_num_threads(before); });
+    at::set_num_threads(threads);
     RankFit trainer(run, rank, transport);
     for (std::int64_t step = 0; step < run.options.steps; ++step) {
       const FitStep done = trainer.train_step(step);

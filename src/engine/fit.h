@@ -5,19 +5,7 @@
 // the schedule. Each rank then constructs a RankFit, which trains the stages of this rank over a Transport. fit() does
 // both for ranks that are threads of this process; the Python package constructs a RankFit in each process.
 
-#include <ATen/core/Tensor.h>
-#include <cstdint>
-#include <functional>
-#include <map>
-#include <memory>
-#include <optional>
-#include <set>
-#include <string>
-#include <utility>
-#include <vector>
-
-#include "core/choices.h"
-#include "core/error.h"
+#include "engine/dealing.h"
 #include "engine/optimizer.h"
 #include "engine/optimizer_options.h"
 #include "engine/run_shape.h"
@@ -100,6 +88,9 @@ struct FitRun : RunShape {
   Program program;                              // of a training step
   Program validation;                           // of a validation step: forwards only
   std::optional<CanonicalReduction> canonical;  // set for ReductionOrder::Canonical
+  DealtStep dealt;                              // of the next steps; only DealtStep::micro_batch_at
+  // Returns the sum of a number over all ranks without a wait for GPUs; empty: Transport::all_sum()
+  std::function<double(double)> sum_targets;
 
   /// Returns the samples of a micro-batch of a data-parallel group in step `step`, from 0.
   [[nodiscard]] SampleRange samples(std::int64_t step, GroupId group, MicroBatchId micro_batch) const;

@@ -3,9 +3,6 @@
 // Creates the optimizer that --optimizer names, for the parameters of one rank. Optimizers that share their work
 // between ranks have functions of their own (engine/sharded_optimizer.h, engine/muon.h).
 
-#include <memory>
-#include <vector>
-
 #include "engine/optimizer.h"
 
 namespace chimera {

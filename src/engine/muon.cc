@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdint>
 #include <optional>
 #include <string>
 #include <utility>
@@ -219,14 +218,6 @@ class Muon final : public Optimizer {
     const at::NoGradGuard no_grad;
     for (auto& [id, matrices] : groups_) matrices.update_alone(learning_rate, gradient_factor);
     others_->step(learning_rate, gradient_factor);
-  }
-
-  [[nodiscard]] std::int64_t state_bytes() const override {
-    std::size_t bytes = 0;
-    for (const auto& [id, matrices] : groups_) {
-      for (const OptimizerTensor& tensor : matrices.state()) bytes += tensor.value.nbytes();
-    }
-    return static_cast<std::int64_t>(bytes) + others_->state_bytes();
   }
 
   [[nodiscard]] std::vector<OptimizerTensor> state() const override {

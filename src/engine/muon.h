@@ -16,8 +16,6 @@
 
 #include <cstddef>
 #include <map>
-#include <memory>
-#include <vector>
 
 #include "engine/optimizer.h"
 #include "model/tensor_parallel.h"

@@ -4,7 +4,6 @@
 
 #include <cmath>
 #include <optional>
-#include <utility>
 
 #include "runtime/gradient_norms.h"
 
@@ -50,16 +49,6 @@ class MomentOptimizer : public Optimizer {
         state.squares.push_back(at::zeros_like(parameter));
       }
     }
-  }
-
-  [[nodiscard]] std::int64_t state_bytes() const override {
-    std::size_t bytes = 0;
-    for (const State& state : states_) {
-      for (const auto* tensors : {&state.means, &state.squares, &state.steps}) {
-        for (const at::Tensor& tensor : *tensors) bytes += tensor.nbytes();
-      }
-    }
-    return static_cast<std::int64_t>(bytes);
   }
 
   [[nodiscard]] std::vector<OptimizerTensor> state() const override {
@@ -208,7 +197,6 @@ class Sgd final : public Optimizer {
     }
   }
 
-  [[nodiscard]] std::int64_t state_bytes() const override { return 0; }
   [[nodiscard]] std::vector<OptimizerTensor> state() const override { return {}; }
   void set_steps(std::int64_t /*steps*/) override {}
 

@@ -4,12 +4,7 @@
 // as named tensors. Checkpoints store these tensors, and a process that replaces a lost rank receives them.
 // sharded_optimizer.h divides an optimizer over the replicas of a stage.
 
-#include <ATen/core/Tensor.h>
-
-#include <cstdint>
 #include <memory>
-#include <string>
-#include <vector>
 
 #include "engine/optimizer_options.h"
 #include "model/parameter_group.h"
@@ -27,7 +22,7 @@ struct OptimizerTensor {
   at::Tensor value;  ///< The optimizer's own tensor, no copy, so writing restores it; shape of the part that it holds
 };
 
-/// Updates parameters in place. Made with the parameters of a rank, which it borrows.
+/// Updates parameters in place, for one thread. It is made with the parameters of a rank, which it borrows.
 class Optimizer {
  public:
   virtual ~Optimizer() = default;
@@ -39,8 +34,6 @@ class Optimizer {
   virtual void step_alone(double learning_rate, double gradient_factor) { step(learning_rate, gradient_factor); }
   /// Sends the parameters of a sharded optimizer to the ranks that do not update them. Collective.
   virtual void share() {}
-  /// Returns the bytes of this rank's state.
-  [[nodiscard]] virtual std::int64_t state_bytes() const = 0;
   /// Returns this rank's state. To restore a state, the caller copies it into these tensors.
   [[nodiscard]] virtual std::vector<OptimizerTensor> state() const = 0;
   /// Sets the number of completed steps, when a state is restored.

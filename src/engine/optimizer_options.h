@@ -4,12 +4,6 @@
 // rate of each step. Trainer (train/loop/trainer.h) and RankFit (fit.h) use them. StepDriver computes the rate of each
 // step and passes it to the Optimizer (optimizer.h).
 
-#include <cstdint>
-#include <optional>
-#include <string>
-#include <string_view>
-#include <vector>
-
 #include "core/choices.h"
 
 namespace chimera {
@@ -22,11 +16,7 @@ enum class LearningRateShape : std::uint8_t {
   Constant,  ///< peak
 };
 template <>
-inline constexpr auto kNames<LearningRateShape> =
-    std::to_array<Named<LearningRateShape>>({{LearningRateShape::Cosine, "cosine"},
-                                             {LearningRateShape::Linear, "linear"},
-                                             {LearningRateShape::Wsd, "wsd"},
-                                             {LearningRateShape::Constant, "constant"}});
+inline constexpr auto kNames<LearningRateShape> = in_order<LearningRateShape>("cosine", "linear", "wsd", "constant");
 
 /// Curve of Wsd's cooldown. The rate is minimum + (peak - minimum) * f(q), where q is the completed share of the
 /// cooldown: 0 in the last step with the peak, 1 in the last step of the run. Each enumerator has its own f(q).
@@ -36,9 +26,7 @@ enum class CooldownShape : std::uint8_t {
   Sqrt,    ///< 1 - sqrt(q) (Hägele et al., NeurIPS'24)
 };
 template <>
-inline constexpr auto kNames<CooldownShape> = std::to_array<Named<CooldownShape>>({{CooldownShape::Linear, "linear"},
-                                                                                   {CooldownShape::Cosine, "cosine"},
-                                                                                   {CooldownShape::Sqrt, "sqrt"}});
+inline constexpr auto kNames<CooldownShape> = in_order<CooldownShape>("linear", "cosine", "sqrt");
 
 /// The learning rate of each step.
 struct LearningRate {
@@ -57,7 +45,7 @@ struct LearningRate {
   [[nodiscard]] std::int64_t cooldown_steps(std::int64_t steps) const;
 };
 
-/// Returns what is invalid, such as "learning-rate must be above 0"; empty if valid.
+/// Returns a message about the first invalid value, such as "learning-rate must be above 0"; empty if all are valid.
 [[nodiscard]] std::string find_invalid_option(const LearningRate& rate, std::int64_t steps);
 
 /// Parameters with weight decay (--decay)
@@ -67,10 +55,7 @@ enum class DecayedWeights : std::uint8_t {
   All,
 };
 template <>
-inline constexpr auto kNames<DecayedWeights> =
-    std::to_array<Named<DecayedWeights>>({{DecayedWeights::Matrices, "matrices"},
-                                          {DecayedWeights::NoEmbeddings, "no-embeddings"},
-                                          {DecayedWeights::All, "all"}});
+inline constexpr auto kNames<DecayedWeights> = in_order<DecayedWeights>("matrices", "no-embeddings", "all");
 
 /// Returns whether the name contains `embed` (Hugging Face's BERT and Llama) or is GPT-2's `wte` or `wpe`, and the
 /// parameter is a matrix.
@@ -85,8 +70,7 @@ enum class MuonAdjust : std::uint8_t {
   Original,       ///< sqrt(max(1, out / in)) (Jordan, 2024)
 };
 template <>
-inline constexpr auto kNames<MuonAdjust> = std::to_array<Named<MuonAdjust>>(
-    {{MuonAdjust::MatchRmsAdamW, "match-rms-adamw"}, {MuonAdjust::Original, "original"}});
+inline constexpr auto kNames<MuonAdjust> = in_order<MuonAdjust>("match-rms-adamw", "original");
 
 /// Settings of Muon, which updates matrices. The other parameters are updated by AdamW with the constants in
 /// OptimizerOptions.
@@ -108,7 +92,7 @@ struct OptimizerOptions {
   MuonOptions muon = {};
 };
 
-/// Returns what is invalid; empty if valid.
+/// Returns a message about the first invalid value; empty if all are valid.
 [[nodiscard]] std::string find_invalid_option(const OptimizerOptions& options);
 
 }  // namespace chimera

@@ -1,11 +1,9 @@
 #include "engine/programs.h"
 
 #include <algorithm>
-#include <vector>
 
 #include "check/check_program.h"
 #include "check/check_schedule.h"
-#include "core/error.h"
 #include "core/reject.h"
 
 namespace chimera {

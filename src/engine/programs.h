@@ -5,9 +5,6 @@
 // deadlock, before any rank starts. They assume transports with one message queue per direction of a pair of ranks
 // (ChannelDiscipline::PerDirection).
 
-#include <cstdint>
-#include <set>
-
 #include "engine/run_shape.h"
 #include "passes/lower.h"
 #include "passes/unroll.h"

@@ -1,11 +1,10 @@
 #include "engine/rerouted_run.h"
 
 #include <algorithm>
-#include <utility>
 
 #include "check/check_schedule.h"
-#include "core/error.h"
 #include "core/invariant.h"
+#include "core/mapped.h"
 #include "generate/detours.h"
 #include "search/extra_copies.h"
 
@@ -99,11 +98,9 @@ std::vector<GroupHolder> balancing_copies(const RunShape& launched, const RunCha
   auto most = -std::ssize(task.extra_copies);
   for (const RankId rank : change.lost) most += std::ssize(launched.stages_of(launched.ranks.place(rank).worker));
   const auto holders_of = [&](const std::vector<ExtraCopy>& copies) {
-    std::vector<GroupHolder> holders;
-    for (const auto& [stage, worker] : copies) {
-      holders.push_back({rank_of(launched.ranks, worker), parameters_of(stage)});
-    }
-    return holders;
+    return mapped<GroupHolder>(copies, [&](const ExtraCopy& copy) {
+      return GroupHolder{rank_of(launched.ranks, copy.worker), parameters_of(copy.stage)};
+    });
   };
   return holders_of(balance_detours(std::move(task), most, [&](const std::vector<ExtraCopy>& copies) {
                       return fits(holders_of(copies));

@@ -9,14 +9,11 @@
 //   remaining  rank 0   rank 1                   rank 2      worker number = rank
 
 #include <cstddef>
-#include <cstdint>
 #include <functional>
-#include <memory>
-#include <vector>
 
 #include "engine/run_shape.h"
 #include "generate/detours.h"
-#include "schedule/group_holder.h"
+#include "schedule/rank_layout.h"
 
 namespace chimera {
 
@@ -24,12 +21,21 @@ namespace chimera {
 /// rerouted_run().
 [[nodiscard]] std::vector<RankId> remaining_ranks(const RunShape& launched, const std::vector<RankId>& lost);
 
+/// A link that is slower than the others.
+struct LinkDelay {
+  RankId one;
+  RankId other;
+  double seconds = 0;  ///< From the send of a message to its arrival, equal in both directions
+  friend bool operator==(const LinkDelay&, const LinkDelay&) = default;
+};
+
 /// What has changed since the launch. All ranks have the numbers of the launched run.
 struct RunChange {
   std::vector<RankId> lost;
   std::vector<GroupHolder> extra_copies = {};  ///< On ranks that are not lost
-  std::vector<double> factors = {};  ///< [rank]: 2 if its ops take twice as long; empty: all ranks are equally fast
-  /// Schedule for these factors, with the numbers of make_detours(); null: make_detours(), for equal ranks
+  std::vector<double> factors = {};    ///< [rank]: 2 if its ops take twice as long; empty: all ranks are equally fast
+  std::vector<LinkDelay> delays = {};  ///< Slow links
+  /// Schedule for these factors and delays, with the numbers of make_detours(); null: make_detours(), for equal ranks
   std::shared_ptr<const Schedule> schedule = nullptr;
   friend bool operator==(const RunChange&, const RunChange&) = default;
 };
@@ -49,10 +55,10 @@ struct RunChange {
 /// ConfigError if make_detours() does, for example because no remaining rank holds some stage.
 [[nodiscard]] RunShape rerouted_run(const RunShape& launched, const RunChange& change, std::int64_t block_size);
 
-/// Returns further copies of stages that make the step of rerouted_run() faster, found by balance_detours()
-/// (search/extra_copies.h): together with those that exist, at most as many as lost ranks have held. `fits` returns
-/// whether such copies are possible, for example whether ranks have memory for them. Empty if none helps. Throws as
-/// rerouted_run() does.
+/// Returns further extra copies of stages that make the step of rerouted_run() faster, found by balance_detours()
+/// (search/extra_copies.h). Together with RunChange::extra_copies, they are at most as many as the stages that lost
+/// ranks have held. `fits` returns whether such copies are possible, for example whether ranks have memory for them.
+/// Empty if none helps. Throws as rerouted_run() does.
 [[nodiscard]] std::vector<GroupHolder> balancing_copies(
     const RunShape& launched, const RunChange& change, std::int64_t block_size,
     const std::function<bool(const std::vector<GroupHolder>&)>& fits);

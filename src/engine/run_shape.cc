@@ -4,7 +4,6 @@
 #include <cmath>
 
 #include "check/check_schedule.h"
-#include "core/error.h"
 #include "core/reject.h"
 #include "generate/registry.h"
 

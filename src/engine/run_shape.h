@@ -6,12 +6,8 @@
 // has several), then by micro-batch. All this depends only on the schedule and the number of groups, so both trainers
 // share it: `chimera train` (train/setup/job.h) and RankFit for models of users (fit.h).
 
-#include <cstdint>
 #include <map>
 #include <memory>
-#include <span>
-#include <string>
-#include <vector>
 
 #include "generate/registry.h"
 #include "schedule/rank_layout.h"

@@ -3,7 +3,6 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
-#include <utility>
 
 #include "core/error.h"
 #include "engine/make_optimizer.h"
@@ -120,12 +119,6 @@ class ShardedOptimizer final : public Optimizer {
     const at::NoGradGuard no_grad;
     for (ShardedStage& stage : stages_) stage.start(transport_);
     for (ShardedStage& stage : stages_) stage.finish();
-  }
-
-  [[nodiscard]] std::int64_t state_bytes() const override {
-    std::int64_t bytes = 0;
-    for (const ShardedStage& stage : stages_) bytes += stage.optimizer().state_bytes();
-    return bytes;
   }
 
   [[nodiscard]] std::vector<OptimizerTensor> state() const override {

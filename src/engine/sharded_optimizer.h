@@ -9,7 +9,6 @@
 // make the same update. So the loss of one of them loses no state.
 
 #include <map>
-#include <memory>
 
 #include "engine/optimizer.h"
 #include "transport/transport.h"

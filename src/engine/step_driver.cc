@@ -16,17 +16,13 @@ StepDriver::StepDriver(const RunShape& run, UpdateRule rule, WorkerId worker, st
 StepResult StepDriver::train(const std::vector<Instruction>& instructions, const StepHooks& hooks,
                              std::span<const std::int64_t> micro_batch_at) {
   StepResult result = executor_.run(instructions, hooks);
-  note_end_of_step();
-  result.loss = sum_in_data_order(run_, result.losses, micro_batch_at) / static_cast<double>(run_.updates());
-  return result;
-}
-
-/// Counts from the end of the previous step, because a rank may be late from its work between steps.
-void StepDriver::note_end_of_step() {
+  // Counts from the end of the previous step, because a rank may be late from its work between steps.
   const auto now = Clock::now();
   longest_ = std::max(longest_, now - std::exchange(last_end_, now));
   // A peer is late, not lost, as long as it takes no longer than steps have taken so far.
   transport_.note_longest_step(std::chrono::ceil<std::chrono::milliseconds>(longest_));
+  result.loss = sum_in_data_order(run_, result.losses, micro_batch_at) / static_cast<double>(run_.updates());
+  return result;
 }
 
 double StepDriver::validate(const Program& program, const StepHooks& hooks) {

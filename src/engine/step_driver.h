@@ -6,10 +6,6 @@
 // schedule. It also applies learning rate and clipping to an update.
 
 #include <chrono>
-#include <cstdint>
-#include <map>
-#include <span>
-#include <vector>
 
 #include "engine/optimizer.h"
 #include "engine/optimizer_options.h"
@@ -56,14 +52,13 @@ class StepDriver {
 
  private:
   using Clock = std::chrono::steady_clock;
-  void note_end_of_step();
 
   const RunShape& run_;
   UpdateRule rule_;
   WorkerId worker_;
   Transport& transport_;
   Executor executor_;
-  Clock::time_point last_end_ = Clock::now();  // End of the previous step
+  Clock::time_point last_end_ = Clock::now();  // End of the previous step, or the construction
   Clock::duration longest_{};                  // Longest step so far, for the time limits of the transport
 };
 

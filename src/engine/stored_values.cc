@@ -4,10 +4,8 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <functional>
 #include <numeric>
 #include <span>
-#include <utility>
 
 #include "core/invariant.h"
 #include "model/element_types.h"

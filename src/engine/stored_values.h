@@ -6,10 +6,6 @@
 // where several ranks share each layer, it reads only its part of each matrix. StandaloneStage makes layers with such
 // values outside of a training run, for evaluation, generation and exports.
 
-#include <cstdint>
-#include <functional>
-#include <memory>
-
 #include "hugging_face/model_folder.h"
 #include "model/make_stage.h"
 

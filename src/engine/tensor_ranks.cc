@@ -36,6 +36,20 @@ std::vector<RankPair> TensorRanks::pairs(const std::vector<RankPair>& of_lane) c
   return all;
 }
 
+at::Tensor RankTensorGroup::sum_own_share(const at::Tensor& values) {
+  if (!scatters_) return {};
+  const TimeMark begin(values.device());
+  const std::int64_t ranks = place().ranks;
+  // [rank][sequence][token]: a reduce-scatter gives each rank consecutive elements.
+  const at::Tensor shares = values.unflatten(1, {ranks, values.size(1) / ranks}).transpose(0, 1).contiguous();
+  const std::vector<std::int64_t> counts(static_cast<std::size_t>(ranks), values.numel() / ranks);
+  // Not `values` themselves, which the sum would overwrite.
+  const at::Tensor buffer = shares.is_alias_of(values) ? shares.clone() : shares;
+  all_.start_sum(group_, {.gradients = buffer.view({-1}), .counts = counts})->wait();
+  note(begin, values.device());
+  return buffer[place().rank].clone();  // A view would keep all shares
+}
+
 std::vector<at::Tensor> RankTensorGroup::parts_of(const at::Tensor& values) {
   // Members on one host read each other's memory. Others gather copies.
   if (auto shared = all_.exchange_in_op(group_, values); !shared.empty()) return shared;

@@ -16,13 +16,11 @@
 // inside an op then has all its members in the same op, and every message stays in its lane, so no instruction needs a
 // later one. Whatever order the ranks really run in, the rank that is least far in this order can therefore continue.
 
-#include <vector>
-
-#include "core/clock.h"
 #include "model/tensor_parallel.h"
 #include "schedule/rank_layout.h"
 #include "transport/forwarding_transport.h"
 #include "transport/groups.h"
+#include "transport/stream.h"
 
 namespace chimera {
 
@@ -33,6 +31,7 @@ struct TensorRanks {
   std::int64_t ranks = 1;        // T, number of lanes
   std::int64_t head_groups = 0;  // TensorPlace::head_groups
 
+  /// Returns the number of ranks of the whole run.
   [[nodiscard]] std::int64_t count() const { return pipelines * ranks; }
   /// Returns the rank in the whole run of rank `in_lane` of a lane; in_lane() is the inverse.
   [[nodiscard]] RankId rank(RankId in_lane, std::int64_t lane) const { return RankId(in_lane.value() * ranks + lane); }
@@ -40,7 +39,7 @@ struct TensorRanks {
   /// Returns the rank's place among the T ranks of its worker.
   [[nodiscard]] TensorPlace place(RankId rank) const { return {rank.value() % ranks, ranks, head_groups}; }
 
-  /// Converts the groups of ranks in a lane to groups in the whole run, one per lane: element g T + t is group g in
+  /// Converts the groups of ranks in a lane to groups in the whole run, one per lane: element g * T + t is group g in
   /// lane t.
   [[nodiscard]] RankGroups in_lanes(const RankGroups& of_lane) const;
   /// Returns all groups of ranks for the transport: in_lanes(), then for each worker the group of its T ranks. With T =
@@ -59,7 +58,7 @@ struct TensorRanks {
 };
 
 /// The transport of one lane: messages, gradient sums and all-gathers are between ranks of the lane, which are numbered
-/// as in RankLayout. Only all_sum() adds over all ranks of all lanes.
+/// as in RankLayout. Only sums of numbers (all_sum(), sum_to_host()) add over all ranks of all lanes. Borrows `all`.
 class LaneTransport final : public ForwardingTransport {
  public:
   LaneTransport(Transport& all, const TensorRanks& ranks, std::int64_t lane)
@@ -91,29 +90,41 @@ class LaneTransport final : public ForwardingTransport {
 /// Sums and exchanges between the T ranks of a worker. Borrows the transport of all ranks.
 class RankTensorGroup final : public TensorGroup {
  public:
-  RankTensorGroup(Transport& all, const TensorPlace& place, ParameterGroupId group, bool cuts_tokens = false)
-      : TensorGroup(place, cuts_tokens), all_(all), group_(group) {}
+  /// `group` is the result of TensorRanks::tensor_group(). `cuts_tokens` is as in TensorGroup. `scatters`: tokens are
+  /// summed by reduce-scatters, which send 1/T of the bytes of an exchange between devices.
+  RankTensorGroup(Transport& all, const TensorPlace& place, ParameterGroupId group, bool cuts_tokens = false,
+                  bool scatters = false)
+      : TensorGroup(place, cuts_tokens), all_(all), group_(group), scatters_(scatters) {}
 
   void sum(const at::Tensor& values) override {
-    const double start = monotonic_seconds();
+    const TimeMark begin(values.device());
     all_.sum_in_op(group_, values.view({-1}));
-    seconds_ += monotonic_seconds() - start;
+    note(begin, values.device());
   }
   std::vector<at::Tensor> exchange(const at::Tensor& values) override {
-    const double start = monotonic_seconds();
+    const TimeMark begin(values.device());
     std::vector<at::Tensor> parts = parts_of(values);
-    seconds_ += monotonic_seconds() - start;
+    note(begin, values.device());
     return parts;
   }
-  /// Returns the seconds of all calls so far, with the waits for the other ranks.
+  at::Tensor sum_own_share(const at::Tensor& values) override;
+  /// Returns the seconds of all calls so far, with the waits for the other ranks; on a device, of the calls before the
+  /// last read_seconds().
   [[nodiscard]] double seconds() const { return seconds_; }
+  /// Call it when the host has waited for the device.
+  void read_seconds() { work_.read(); }
 
  private:
+  void note(const TimeMark& begin, at::Device device) {
+    work_.note(begin, device, [this](double seconds) { seconds_ += seconds; });
+  }
   std::vector<at::Tensor> parts_of(const at::Tensor& values);
 
   Transport& all_;
   ParameterGroupId group_;
+  bool scatters_;
   double seconds_ = 0;
+  TimedWork work_;
 };
 
 }  // namespace chimera

@@ -113,11 +113,7 @@ std::optional<std::string> interleaved_refusal(const PipelineShape& shape) {
 
 std::int64_t num_chunks(const PipelineShape& shape) { return shape.chunks; }
 
-SupportedAxis looped_chunks() {
-  return {.axis = Axis::Chunks, .usual = 2, .planned = [](const PipelineShape&) {
-            return std::vector<std::int64_t>{2, 4};
-          }};
-}
+SupportedAxis looped_chunks() { return supported(Axis::Chunks, 2, {2, 4}); }
 
 /// Equation 1 of 1F1B, and of GPipe, which has the same critical path.
 PaperModel one_f_one_b_model() {

@@ -6,7 +6,6 @@
 #include "generate/chimera.h"
 
 #include <algorithm>
-#include <cstdint>
 
 #include "core/invariant.h"
 #include "generate/chimera_placement.h"
@@ -14,7 +13,6 @@
 #include "generate/list_schedule.h"
 #include "generate/shape.h"
 #include "generate/sliced_units.h"
-#include "generate/split_order.h"
 
 namespace chimera {
 namespace {
@@ -24,8 +22,7 @@ std::int64_t ceil_of(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 /// Counts ops; `each_` is the number of a pipeline's micro-batches in a unit of D.
 class ChimeraCounts {
  public:
-  explicit ChimeraCounts(const PipelineShape& shape)
-      : depth_(shape.stages), pipelines_(shape.pipelines), each_(shape.stages / shape.pipelines) {}
+  explicit ChimeraCounts(const PipelineShape& shape) : depth_(shape.stages), pipelines_(shape.pipelines) {}
 
   [[nodiscard]] CriticalOps direct(std::int64_t count) const {
     if (count <= depth_) return {depth_, depth_ + 2 * share(count) - 2};
@@ -61,7 +58,7 @@ class ChimeraCounts {
 
   std::int64_t depth_;
   std::int64_t pipelines_;
-  std::int64_t each_;
+  std::int64_t each_ = depth_ / pipelines_;
 };
 
 /// Performance model of the paper. Source: Li and Hoefler, SC'21, sections 3.2, 3.4 and 3.5.

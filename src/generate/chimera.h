@@ -27,9 +27,9 @@
 namespace chimera {
 
 /// Returns the registry's entry for this schedule: its rule (a sentence for help and pages), the formula of a step's
-/// duration, and the function that makes it. Of a PipelineShape (schedule/schedule.h), it uses `pipelines`, the number
-/// of pipelines (half down, half up); `chunks`, the number of stages that each of them has on a worker; and `scale`,
-/// the method for more than D micro-batches.
+/// duration, and the function that makes it. Of a PipelineShape (schedule/pipeline_shape.h), it uses `pipelines`, the
+/// number of pipelines (half down, half up); `chunks`, the number of stages that each of them has on a worker; and
+/// `scale`, the method for more than D micro-batches.
 [[nodiscard]] Generator chimera_entry();
 
 }  // namespace chimera

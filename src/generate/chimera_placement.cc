@@ -41,11 +41,7 @@ SupportedAxis bidirectional_pipelines() {
           }};
 }
 
-SupportedAxis bidirectional_chunks() {
-  return {.axis = Axis::Chunks, .usual = 1, .planned = [](const PipelineShape&) {
-            return std::vector<std::int64_t>{1, 2};
-          }};
-}
+SupportedAxis bidirectional_chunks() { return supported(Axis::Chunks, 1, {1, 2}); }
 
 std::int64_t chimera_stages(const PipelineShape& shape) { return shape.stages * shape.chunks; }
 

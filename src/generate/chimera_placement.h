@@ -8,11 +8,6 @@
 //   f = 2   down 0   0 1 2 3   up 0   3 2 1 0
 //           down 1   2 3 0 1   up 1   1 0 3 2    begins D/f workers further
 
-#include <cstdint>
-#include <optional>
-#include <string>
-#include <vector>
-
 #include "generate/generator.h"
 #include "schedule/schedule.h"
 
@@ -52,7 +47,8 @@ struct MicroBatchRange {
 [[nodiscard]] MicroBatchRange micro_batches_of_pipeline(std::int64_t pipeline, std::int64_t pipelines,
                                                         std::int64_t first, std::int64_t count);
 
-/// Returns the pipeline of each micro-batch. Each D micro-batches in a row are divided by micro_batches_of_pipeline().
+/// Returns [micro-batch]: its pipeline, as a replica. Each D micro-batches in a row are divided by
+/// micro_batches_of_pipeline().
 [[nodiscard]] std::vector<ReplicaId> assign_to_pipelines(const PipelineShape& shape);
 
 }  // namespace chimera

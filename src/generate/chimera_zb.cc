@@ -10,7 +10,6 @@
 #include "generate/list_schedule.h"
 #include "generate/shape.h"
 #include "generate/sliced_units.h"
-#include "generate/split_order.h"
 
 namespace chimera {
 namespace {
@@ -24,8 +23,7 @@ std::int64_t backward_slot(const PipelineShape& shape, StageId stage, std::int64
   return 2 * chimera_stages(shape) - 1 - stage.value() + 2 * m;
 }
 
-std::vector<SlottedOp> unit_of(const PipelineShape& shape, std::int64_t worker, std::int64_t first) {
-  std::vector<SlottedOp> ops;
+void add_unit(const PipelineShape& shape, std::int64_t worker, std::int64_t first, std::vector<SlottedOp>& ops) {
   const std::int64_t count = std::min(shape.stages, shape.micro_batches - first);
   // A worker runs F, I and W of each micro-batch at each chunk, so this distance between units leaves just enough slots
   // for all W.
@@ -41,19 +39,14 @@ std::vector<SlottedOp> unit_of(const PipelineShape& shape, std::int64_t worker, 
       }
     }
   }
-  return ops;
 }
 
 Schedule by_slots(const PipelineShape& shape) {
-  Schedule schedule = empty_schedule(shape, chimera_placement(shape));
-  for (std::int64_t w = 0; w < shape.stages; ++w) {
-    SplitOrder order;
-    for (std::int64_t first = 0; first < shape.micro_batches; first += shape.stages) {
-      order.add_unsorted(unit_of(shape, w, first));
-    }
-    schedule.workers[static_cast<std::size_t>(w)] = order.take();
-  }
-  return schedule;
+  return ordered_schedule(shape, chimera_placement(shape), [&](std::int64_t w) {
+    std::vector<SlottedOp> ops;
+    for (std::int64_t first = 0; first < shape.micro_batches; first += shape.stages) add_unit(shape, w, first, ops);
+    return with_weight_gradients(std::move(ops));
+  });
 }
 
 Schedule by_depth(const PipelineShape& shape) {
@@ -149,14 +142,10 @@ Schedule chimera_zb(const PipelineShape& shape) {
 }  // namespace
 
 Generator chimera_zb_entry() {
-  const SupportedAxis order{
-      .axis = Axis::Order,
-      .usual = static_cast<std::int64_t>(OpOrder::Auto),
-      .planned =
-          [](const PipelineShape&) {
-            return std::vector{static_cast<std::int64_t>(OpOrder::Slots), static_cast<std::int64_t>(OpOrder::Deepest)};
-          },
-      .by_costs = true};
+  SupportedAxis order =
+      supported(Axis::Order, static_cast<std::int64_t>(OpOrder::Auto),
+                {static_cast<std::int64_t>(OpOrder::Slots), static_cast<std::int64_t>(OpOrder::Deepest)});
+  order.by_costs = true;
   return {.name = "chimera-zb",
           .make = chimera_zb,
           .find_shape_error = chimera_zb_refusal,

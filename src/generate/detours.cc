@@ -13,23 +13,15 @@
 #include <tuple>
 #include <utility>
 
-#include "core/error.h"
 #include "core/reject.h"
+#include "generate/list_orders.h"
 #include "generate/list_schedule.h"
 #include "schedule/dependencies.h"
 
 namespace chimera {
 namespace {
 
-constexpr double kRounding = 1e-9;
 constexpr std::int64_t kMaxRows = std::numeric_limits<std::int16_t>::max();  // Range of ReplicaId
-
-/// Returns the most activations (replica, stage, slice) in flight on a worker.
-std::int64_t most_in_flight(const Schedule& schedule) {
-  std::int64_t most = 0;
-  for (const auto& ops : schedule.workers) most = std::max(most, peak_in_flight(ops));
-  return most;
-}
 
 /// Returns the most slices that a micro-batch has on a worker.
 std::int64_t fewest_credits(const Placement& placement, std::int64_t slices) {
@@ -88,12 +80,7 @@ class Ordering {
  public:
   /// `worker_ticks` is [worker]: the duration of an F.
   Ordering(const Schedule& healthy, std::vector<std::int64_t> worker_ticks, std::int64_t effort)
-      : healthy_(healthy),
-        worker_ticks_(std::move(worker_ticks)),
-        table_(healthy),
-        start_(unit_start_times(table_)),
-        is_split_(has_split_backwards(healthy)),
-        effort_(effort) {}
+      : healthy_(healthy), worker_ticks_(std::move(worker_ticks)), effort_(effort) {}
 
   /// Whether enough orders were tried.
   [[nodiscard]] bool is_spent() const { return ordered_ops_ > effort_; }
@@ -156,9 +143,9 @@ class Ordering {
 
   const Schedule& healthy_;
   std::vector<std::int64_t> worker_ticks_;
-  OpTable table_;
-  std::vector<std::int64_t> start_;  // [op]
-  bool is_split_;
+  OpTable table_{healthy_};
+  std::vector<std::int64_t> start_ = unit_start_times(table_);  // [op]
+  bool is_split_ = has_split_backwards(healthy_);
   std::int64_t effort_;
   std::int64_t ordered_ops_ = 0;
 };
@@ -185,7 +172,7 @@ std::int64_t busiest_ticks(const Schedule& all, const Routes& routes, const std:
 
 /// The healthy schedule
 Detours unchanged(const Schedule& all, double unit) {
-  Detours result{.schedule = all, .peak_in_flight = static_cast<double>(most_in_flight(all)) * unit};
+  Detours result{.schedule = all, .peak_in_flight = static_cast<double>(peak_in_flight(all)) * unit};
   const OpTable table(all);
   const auto start = unit_start_times(table);
   for (std::size_t w = 0; w < all.workers.size(); ++w) {
@@ -272,7 +259,7 @@ Detours make_detours(const DetourTask& task) {
   const std::int64_t unit_ticks = has_slow ? kTicks : 1;
   const std::vector<std::int64_t> ticks = ticks_of(speeds, unit_ticks);
   Ordering ordering(all, ticks, task.effort);
-  const std::int64_t healthy_most = most_in_flight(all);
+  const std::int64_t healthy_most = peak_in_flight(all);
   std::optional<ListResult> best;
   double bound = 0;
   constexpr std::uint64_t kVariants = 10;

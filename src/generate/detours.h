@@ -6,12 +6,8 @@
 // simulate() and the pictures accept it.
 //
 // The schedule has the workers of all groups: with D workers per group, worker w of group g has number g D + w. Lost
-// workers keep their numbers, but hold no stage (schedule/survivors.h). With N micro-batches per group, micro-batch m
+// workers keep their numbers, but hold no stage (schedule/schedule.h). With N micro-batches per group, micro-batch m
 // of group g has number g N + m. Samples are assigned to micro-batches as in the healthy schedule.
-
-#include <cstdint>
-#include <optional>
-#include <vector>
 
 #include "generate/routes.h"
 #include "schedule/schedule.h"
@@ -53,22 +49,24 @@ struct Detours {
 };
 
 /// Returns a schedule without the lost workers, and with less work for slow ones. Chooses paths (find_routes()), and
-/// orders the ops by list scheduling in the order of the healthy schedule. Tries several limits on activations, and
-/// takes the smallest limit with which the order reaches the bound; if there is none, takes the fastest order. Keeps
-/// split backwards and slices, and drops pairs. A stage of a path runs its micro-batches in ascending order.
-/// Deterministic.
+/// orders the ops by list scheduling in the order of the healthy schedule. Tries limits on activations in ascending
+/// order, until an order reaches the bound, and then other paths of equal merit, until an order is within 5 % of the
+/// bound or `effort` is spent. Returns the fastest order. Keeps split backwards and slices, and drops pairs. A stage of
+/// a path runs its micro-batches in ascending order. Deterministic.
 ///
 /// If no worker is lost or slow and there are no extra copies, returns in_all_groups().
 ///
-/// Throws ConfigError if the schedule is asynchronous, if a lost or slow worker does not exist, if a stage has no
+/// Throws ConfigError as worker_speeds() and in_all_groups() do, if the schedule is asynchronous, if a stage has no
 /// holder left, if the micro-batches of a path do not make whole blocks, or if the limit has no room for one
 /// micro-batch.
 [[nodiscard]] Detours make_detours(const DetourTask& task);
 
-/// Returns [worker]: its speed. Throws ConfigError if a worker of the task does not exist.
+/// Returns [worker]: its speed, for the workers of all groups. Throws ConfigError if a worker or a stage of the task
+/// does not exist, or if a lost worker has an extra copy.
 [[nodiscard]] std::vector<double> worker_speeds(const DetourTask& task);
 
-/// Returns the schedule of one group as one schedule for all groups, with the numbers of make_detours().
+/// Returns the schedule of one group as one schedule for all groups, with the numbers of make_detours(). Throws
+/// ConfigError if `groups` is below 1, or for more than 32,767 replicas or kMaxOps ops.
 [[nodiscard]] Schedule in_all_groups(const Schedule& group, std::int64_t groups);
 
 }  // namespace chimera

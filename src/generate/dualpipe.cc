@@ -55,29 +55,22 @@ std::optional<std::string> dualpipe_refusal(const PipelineShape& shape) {
 
 Schedule dualpipev(const PipelineShape& shape) {
   const std::int64_t depth = shape.stages;
-  Schedule schedule = empty_schedule(shape, wave_placement(depth, 2));
-  for (std::int64_t w = 0; w < depth; ++w) {
-    schedule.workers[static_cast<std::size_t>(w)] =
-        dualpipe_order({.stage = StageId(w), .count = shape.micro_batches},
-                       {.stage = StageId(2 * depth - 1 - w), .count = shape.micro_batches}, w, depth);
-  }
-  return schedule;
+  return ordered_schedule(shape, wave_placement(depth, 2), [&](std::int64_t w) {
+    return dualpipe_order({.stage = StageId(w), .count = shape.micro_batches},
+                          {.stage = StageId(2 * depth - 1 - w), .count = shape.micro_batches}, w, depth);
+  });
 }
 
 Schedule dualpipe(const PipelineShape& shape) {
   const std::int64_t depth = shape.stages;
   const std::int64_t half = shape.micro_batches / 2;
-  Schedule schedule = empty_schedule(shape, opposite_placement(depth));
-  for (std::int64_t w = 0; w < depth; ++w) {
+  return ordered_schedule(shape, opposite_placement(depth), [&](std::int64_t w) {
     const Chunk down_chunk{.replica = ReplicaId(0), .stage = StageId(w), .count = half};
     const Chunk up_chunk{.replica = ReplicaId(1), .stage = StageId(depth - 1 - w), .first = half, .count = half};
-    schedule.workers[static_cast<std::size_t>(w)] =
-        // The second half of the workers is the mirror image of the first half: there, the stream up is near its
-        // entrance.
-        w < depth / 2 ? dualpipe_order(down_chunk, up_chunk, w, depth / 2)
-                      : dualpipe_order(up_chunk, down_chunk, depth - 1 - w, depth / 2);
-  }
-  return schedule;
+    // The second half of the workers is the mirror image of the first half: there, the stream up is near its entrance.
+    return w < depth / 2 ? dualpipe_order(down_chunk, up_chunk, w, depth / 2)
+                         : dualpipe_order(up_chunk, down_chunk, depth - 1 - w, depth / 2);
+  });
 }
 
 }  // namespace

@@ -6,9 +6,8 @@ namespace {
 
 Schedule gems(const PipelineShape& shape) {
   const std::int64_t depth = shape.stages;
-  Schedule schedule = empty_schedule(shape, opposite_placement(depth));
-  for (std::int64_t w = 0; w < depth; ++w) {
-    auto& ops = schedule.workers[static_cast<std::size_t>(w)];
+  return ordered_schedule(shape, opposite_placement(depth), [&](std::int64_t w) {
+    std::vector<Op> ops;
     for (std::int64_t m = 0; m < shape.micro_batches; ++m) {
       // F and B of a micro-batch follow each other on every worker. The next micro-batch enters at the worker where
       // this one turned around, and follows its backwards.
@@ -17,8 +16,8 @@ Schedule gems(const PipelineShape& shape) {
         ops.push_back({kind, ReplicaId(m % 2), stage, MicroBatchId(m)});
       }
     }
-  }
-  return schedule;
+    return ops;
+  });
 }
 
 }  // namespace

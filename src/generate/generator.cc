@@ -1,9 +1,6 @@
 #include "generate/generator.h"
 
-#include <array>
-
 #include "core/choices.h"
-#include "core/error.h"
 
 namespace chimera {
 namespace {

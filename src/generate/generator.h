@@ -6,13 +6,8 @@
 // each schedule, which returns the Generator; entries.h declares these functions, and generators() in registry.cc lists
 // the results.
 
-#include <cstdint>
 #include <functional>
-#include <optional>
-#include <span>
-#include <string>
 #include <string_view>
-#include <vector>
 
 #include "schedule/schedule.h"
 
@@ -43,7 +38,7 @@ struct PaperModel {
   /// ScaleMethod::Halving, they count micro-batches of half the size. The paper has no counts for N < D, or if N is not
   /// a multiple of the micro-batches that the schedule repeats; they are then the counts of a simulation.
   CriticalOps (*critical_ops)(const PipelineShape& shape, double ratio) = nullptr;
-  /// Returns the bubbles of a worker.
+  /// Returns the bubbles of a worker, 0 .. D - 1.
   FreeRegions (*free_regions)(const PipelineShape& shape, std::int64_t worker) = no_free_regions;
 };
 
@@ -69,6 +64,7 @@ struct ShapeAxis {
   void (*set)(PipelineShape&, std::int64_t);  // Writes it
 
   [[nodiscard]] std::string flag() const { return "--" + std::string(name); }
+  /// Returns whether values are numbers rather than names.
   [[nodiscard]] bool is_number() const { return names.empty(); }
   /// Returns a value as text for the flag: `4`, `doubling`.
   [[nodiscard]] std::string text(std::int64_t value) const;
@@ -115,7 +111,7 @@ struct Generator {
   std::string source;       // Paper that describes the schedule
   FigureShape figure = {};
 
-  std::vector<SupportedAxis> axes = {};
+  std::vector<SupportedAxis> axes = {};  // The parameters that the schedule has besides D and N
   /// Returns the number of stages of a replica on each worker.
   std::int64_t (*stages_per_worker)(const PipelineShape& shape) = [](const PipelineShape&) { return std::int64_t{1}; };
   /// Returns the number of replicas of the model.

@@ -20,12 +20,6 @@ std::optional<std::string> wave_refusal(const PipelineShape& shape) {
   return shape_error(shape, 2 * kOpsEach * std::clamp<std::int64_t>(shape.waves, 1, kMaxOps));
 }
 
-SupportedAxis waves() {
-  return {.axis = Axis::Waves, .usual = 1, .planned = [](const PipelineShape&) {
-            return std::vector<std::int64_t>{1, 2};
-          }};
-}
-
 ListTask wave_task(const PipelineShape& shape) {
   return {.placement = wave_placement(shape.stages, 2 * shape.waves),
           .replica_of = std::vector<ReplicaId>(static_cast<std::size_t>(shape.micro_batches))};
@@ -77,7 +71,7 @@ Generator hanayo_zb_entry() {
           .activations = "D",
           .source = "ours",
           .figure = {.stages = 4, .micro_batches = 4},
-          .axes = {waves()},
+          .axes = {supported(Axis::Waves, 1, {1, 2})},
           .stages_per_worker = num_chunks_of_waves};
 }
 
@@ -94,7 +88,7 @@ Generator hanayo_entry() {
           .closed_form = "ratio ~(2D-2)/(3wD+D-1), N=D",
           .activations = "2wD chunks",
           .source = "Liu et al., SC'23",
-          .axes = {waves()},
+          .axes = {supported(Axis::Waves, 1, {1, 2})},
           .stages_per_worker = num_chunks_of_waves};
 }
 

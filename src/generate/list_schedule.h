@@ -7,10 +7,8 @@
 // delays only the ops that need it, so the order suits high latency and unequal op times. with_fewest_credits() tries
 // several limits and keeps the lowest one that meets a deadline.
 
-#include <cstdint>
 #include <functional>
 #include <limits>
-#include <vector>
 
 #include "schedule/schedule.h"
 
@@ -46,8 +44,7 @@ struct ListResult {
 };
 
 /// Simulates the task. A worker never waits while it has a ready op that its credits allow. A stage runs a replica's
-/// forwards in ascending order, regardless of rank, and the slices of a micro-batch in order. Deterministic; takes
-/// O(log(ops in flight)) per op.
+/// ops of one kind in the order of their age, regardless of rank. Deterministic.
 ///
 /// Limits cannot cause a deadlock, because the oldest unfinished micro-batch (smallest age, then smallest replica) can
 /// always run. Younger micro-batches wait behind it at a stage, and worker credits are reserved for it.

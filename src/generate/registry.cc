@@ -2,11 +2,9 @@
 
 #include <fmt/ranges.h>
 #include <algorithm>
-#include <array>
 
 #include "core/choices.h"
 #include "core/counted.h"
-#include "core/error.h"
 #include "core/reject.h"
 #include "generate/chimera.h"
 #include "generate/entries.h"
@@ -50,6 +48,28 @@ const Generator& find_generator(const std::string& name) {
 const SupportedAxis* find_axis(const Generator& generator, Axis axis) {
   const auto found = std::ranges::find(generator.axes, axis, &SupportedAxis::axis);
   return found == generator.axes.end() ? nullptr : &*found;
+}
+
+std::vector<PipelineShape> varied_shapes(const Generator& generator, const PipelineShape& shape,
+                                         const AxisValuesOf& values_of) {
+  std::vector<PipelineShape> shapes = {shape};
+  for (const SupportedAxis& taken : generator.axes) {
+    std::vector<PipelineShape> varied;
+    for (const PipelineShape& each : shapes) {
+      const std::vector<std::int64_t> values = values_of(taken, each);
+      if (values.empty()) varied.push_back(each);
+      for (const std::int64_t value : values) shape_axis(taken.axis).set(varied.emplace_back(each), value);
+    }
+    shapes = std::move(varied);
+  }
+  return shapes;
+}
+
+std::vector<PipelineShape> possible_shapes(const Generator& generator, const PipelineShape& shape,
+                                           const AxisValuesOf& values_of) {
+  std::vector<PipelineShape> shapes = varied_shapes(generator, shape, values_of);
+  std::erase_if(shapes, [&](const PipelineShape& each) { return generator.find_shape_error(each).has_value(); });
+  return shapes;
 }
 
 Schedule generate_or_suggest(const Generator& generator, const PipelineShape& shape) {

@@ -3,10 +3,6 @@
 // gives. Code that has a Schedule must read its properties from the Schedule, not from the generator of its name,
 // because a schedule from a file may have any name.
 
-#include <span>
-#include <string>
-#include <vector>
-
 #include "generate/generator.h"
 #include "schedule/schedule.h"
 
@@ -34,6 +30,16 @@ inline constexpr const char* kPlainSchedule = "1f1b";
 
 /// Returns the element of generator.axes for this parameter, or nullptr if the schedule does not have it.
 [[nodiscard]] const SupportedAxis* find_axis(const Generator& generator, Axis axis);
+
+/// Returns the values to try of a parameter of the schedule. `shape` has the values of the parameters before it. An
+/// empty list keeps the parameter's value.
+using AxisValuesOf = std::function<std::vector<std::int64_t>(const SupportedAxis& taken, const PipelineShape& shape)>;
+/// Returns copies of `shape` with all combinations of these values.
+[[nodiscard]] std::vector<PipelineShape> varied_shapes(const Generator& generator, const PipelineShape& shape,
+                                                       const AxisValuesOf& values_of);
+/// Returns those of varied_shapes() that the schedule accepts.
+[[nodiscard]] std::vector<PipelineShape> possible_shapes(const Generator& generator, const PipelineShape& shape,
+                                                         const AxisValuesOf& values_of);
 
 /// Returns generator.generate(shape). The refusal of a schedule that does not exist for this D and N names others.
 [[nodiscard]] Schedule generate_or_suggest(const Generator& generator, const PipelineShape& shape);

@@ -54,14 +54,7 @@ struct Run {
 class Routing {
  public:
   explicit Routing(const RouteTask& task)
-      : task_(task),
-        stages_(static_cast<std::size_t>(task.healthy.stages)),
-        group_size_(static_cast<std::size_t>(workers_per_group(task.healthy))),
-        members_(micro_batches_of_replicas(task.healthy)),
-        load_(task.speeds.size(), 0),
-        start_(task.speeds.size(), 0),
-        held_(task.speeds.size()),
-        times_(task.times) {
+      : task_(task), load_(task.speeds.size(), 0), start_(task.speeds.size(), 0), held_(task.speeds.size()) {
     for (std::size_t s = times_.size(); s < stages_; ++s)
       times_.push_back({3 * static_cast<double>(task.healthy.slices), static_cast<double>(s)});
     find_holders();
@@ -294,16 +287,16 @@ class Routing {
   }
 
   const RouteTask& task_;
-  std::size_t stages_;
-  std::size_t group_size_;                          // D
-  std::vector<std::vector<MicroBatchId>> members_;  // [path], ascending
-  std::vector<double> load_;                        // [worker]: time of its ops
-  std::vector<double> start_;                       // [worker]: time before its first possible op
-  std::vector<std::vector<Held>> held_;             // [worker]
-  std::vector<std::vector<std::size_t>> holders_;   // [stage]: its workers, ascending
-  std::vector<std::vector<std::int64_t>> blocks_;   // [stage][holder]
-  std::vector<Demand> demands_;                     // [path * stages + stage]
-  std::vector<StageTime> times_;                    // [stage]
+  std::size_t stages_ = static_cast<std::size_t>(task_.healthy.stages);
+  std::size_t group_size_ = static_cast<std::size_t>(workers_per_group(task_.healthy));        // D
+  std::vector<std::vector<MicroBatchId>> members_ = micro_batches_of_replicas(task_.healthy);  // [path], ascending
+  std::vector<double> load_;                       // [worker]: time of its ops
+  std::vector<double> start_;                      // [worker]: time before its first possible op
+  std::vector<std::vector<Held>> held_;            // [worker]
+  std::vector<std::vector<std::size_t>> holders_;  // [stage]: its workers, ascending
+  std::vector<std::vector<std::int64_t>> blocks_;  // [stage][holder]
+  std::vector<Demand> demands_;                    // [path * stages + stage]
+  std::vector<StageTime> times_ = task_.times;     // [stage]
 };
 
 }  // namespace

@@ -11,9 +11,6 @@
 //                  workers 0 5 2 3   micro-batch 2
 //                  workers 0 6 2 3   micro-batch 3
 
-#include <cstdint>
-#include <vector>
-
 #include "schedule/schedule.h"
 
 namespace chimera {
@@ -33,7 +30,7 @@ struct StageTime {
 
 /// Input of find_routes().
 struct RouteTask {
-  const Schedule& healthy;            // Of all groups (in_all_groups())
+  const Schedule& healthy;            // Of all groups (in_all_groups()); borrowed
   std::vector<double> speeds;         // [worker]: 1 if healthy, 0.5 if its ops take twice as long, 0 if it is lost
   std::vector<StageTime> times = {};  // [stage]. Empty: F, I and W of a slice take 1, and B takes 2
   std::vector<ExtraCopy> extra_copies = {};
@@ -51,7 +48,7 @@ struct Routes {
   /// detours of a path take turns.
   std::vector<MicroBatchId> place_of;
   double bound = 0;          // Lower bound of the makespan, by the busiest survivor (Detours::bound)
-  std::int64_t busiest = 0;  // Workers that reach the bound
+  std::int64_t busiest = 0;  // Number of workers that reach the bound
 };
 
 /// Assigns the micro-batches (in blocks) of lost workers, and a part of those of slow workers, stage by stage, to other

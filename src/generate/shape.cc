@@ -63,10 +63,13 @@ Op sliced_op(OpKind kind, ReplicaId replica, StageId stage, std::int64_t i, std:
   return op;
 }
 
-SupportedAxis slices() {
-  return {
-      .axis = Axis::Slices, .usual = 1, .planned = [](const PipelineShape&) { return std::vector<std::int64_t>{1}; }};
+SupportedAxis supported(Axis axis, std::int64_t usual, std::vector<std::int64_t> planned) {
+  return {.axis = axis, .usual = usual, .planned = [planned = std::move(planned)](const PipelineShape&) {
+            return planned;
+          }};
 }
+
+SupportedAxis slices() { return supported(Axis::Slices, 1, {1}); }
 
 Placement opposite_placement(std::int64_t stages) {
   return placement_by(2, stages, [&](std::int64_t r, std::int64_t s) { return r == 0 ? s : stages - 1 - s; });
@@ -92,6 +95,28 @@ std::int64_t wave_stage(std::int64_t worker, std::int64_t chunk, std::int64_t wo
 
 Placement wave_placement(std::int64_t workers, std::int64_t chunks) {
   return placement_by(1, workers * chunks, [&](std::int64_t, std::int64_t s) { return wave_worker(s, workers); });
+}
+
+std::vector<Op> with_weight_gradients(std::vector<SlottedOp> entries) {
+  std::ranges::sort(entries, {}, &SlottedOp::slot);
+  std::vector<Op> order;
+  std::vector<Op> weights;  // In the order of their I
+  std::size_t filled = 0;   // Number of weights in `order`
+  // A free slot without a pending W remains a bubble, which a list of ops does not show.
+  const auto fill = [&](std::int64_t free_slots) {
+    for (; free_slots > 0 && filled < weights.size(); --free_slots) order.push_back(weights[filled++]);
+  };
+  std::int64_t next = 0;  // First slot after the last op
+  for (const auto& [slot, op] : entries) {
+    fill(slot - next);
+    next = slot + 1;
+    order.push_back(op);
+    if (op.kind == OpKind::Forward) continue;
+    weights.push_back(op);
+    weights.back().kind = OpKind::BackwardWeight;
+  }
+  fill(std::ssize(weights));
+  return order;
 }
 
 }  // namespace chimera

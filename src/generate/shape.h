@@ -4,8 +4,7 @@
 // a similar function. It then calls empty_schedule() with one of the placements below (which worker holds which stage),
 // and appends the ops of each worker.
 
-#include <optional>
-#include <string>
+#include <utility>
 
 #include "generate/generator.h"
 #include "schedule/schedule.h"
@@ -34,9 +33,20 @@ template <std::int64_t kOpsEach>
 /// no ops yet.
 [[nodiscard]] Schedule empty_schedule(const PipelineShape& shape, Placement placement);
 
+/// Returns the same with order_of(w) as the ops of worker w.
+template <class OrderOf>
+[[nodiscard]] Schedule ordered_schedule(const PipelineShape& shape, Placement placement, const OrderOf& order_of) {
+  Schedule schedule = empty_schedule(shape, std::move(placement));
+  for (std::int64_t w = 0; w < shape.stages; ++w) schedule.workers[static_cast<std::size_t>(w)] = order_of(w);
+  return schedule;
+}
+
 /// Returns the i-th op of this kind on a stage, from 0. Micro-batches are in ascending order; the `slices` slices of
 /// each are ascending in forwards and descending in backwards.
 [[nodiscard]] Op sliced_op(OpKind kind, ReplicaId replica, StageId stage, std::int64_t i, std::int64_t slices);
+
+/// Returns an entry for Generator::axes with the same planned values for all D and N.
+[[nodiscard]] SupportedAxis supported(Axis axis, std::int64_t usual, std::vector<std::int64_t> planned);
 
 /// Returns an entry for Generator::axes: the schedule accepts --slices, by default 1, and a planner tries only 1.
 [[nodiscard]] SupportedAxis slices();
@@ -72,5 +82,22 @@ template <class WorkerOf>
 
 /// Returns a placement with one replica of D x `chunks` stages on D workers: stage s on worker wave_worker(s, D).
 [[nodiscard]] Placement wave_placement(std::int64_t workers, std::int64_t chunks);
+
+/// An op and the time slot in which it runs, from 0.
+struct SlottedOp {
+  std::int64_t slot = 0;
+  Op op;
+};
+
+/// Fills bubbles with weight gradients. A backward that is split is an input gradient (I), which other workers wait
+/// for, and a weight gradient (W), which can wait. A generator places only forwards (F) and I in *slots*, time steps of
+/// equal length; the W go into the free slots:
+///
+///   slots of F and I    F0  .  F1 I0  .  I1  .          order    F0 F1 I0 W0 I1 W1
+///
+/// Returns one worker's order of ops: the given F and I in the order of their slots, which are distinct, and a W for
+/// each I. Each free slot gets the W of the oldest I that has none yet. If slots do not suffice, the remaining W come
+/// last.
+[[nodiscard]] std::vector<Op> with_weight_gradients(std::vector<SlottedOp> entries);
 
 }  // namespace chimera

@@ -1,16 +1,14 @@
 // docs/slices.md proves that these orders reach the lower bound, and has the letters of this file: d (distance_) and n
-// (ahead_). A phase is a unit's forwards and input gradients; SplitOrder then puts weight gradients into the free
+// (ahead_). A phase is a unit's forwards and input gradients; with_weight_gradients() then puts them into the free
 // slots.
 
 #include "generate/sliced_units.h"
 
 #include <algorithm>
 #include <utility>
-#include <vector>
 
 #include "generate/chimera_placement.h"
 #include "generate/shape.h"
-#include "generate/split_order.h"
 
 namespace chimera {
 namespace {
@@ -38,11 +36,7 @@ struct Phase {
 // collide. A phase starts so early that the weight gradients of the phase before just fill its free slots.
 class SlicedUnits {
  public:
-  explicit SlicedUnits(const PipelineShape& shape)
-      : shape_(shape),
-        distance_(shape.stages / shape.pipelines),
-        windows_(shape.chunks * shape.pipelines / 2),
-        ahead_(distance_ + shape.slices - 1) {
+  explicit SlicedUnits(const PipelineShape& shape) : shape_(shape) {
     const std::int64_t each = shape.micro_batches / shape.pipelines;
     const std::int64_t unit = whole_unit(shape);
     const std::int64_t units = (each + unit - 1) / unit;
@@ -59,9 +53,7 @@ class SlicedUnits {
         for (const Phase& phase : phases_) add_ops(phase, ReplicaId(r), stage_on(worker, r, c, shape_), slotted);
       }
     }
-    SplitOrder order;
-    order.add_unsorted(std::move(slotted));
-    return order.take();
+    return with_weight_gradients(std::move(slotted));
   }
 
  private:
@@ -113,9 +105,11 @@ class SlicedUnits {
   }
 
   const PipelineShape& shape_;
-  std::int64_t distance_;  // d: workers between neighboring pipelines of all directions
-  std::int64_t windows_;   // Stages of a worker in each of the two classes of slots
-  std::int64_t ahead_;     // n
+  std::int64_t distance_ =
+      shape_.stages / shape_.pipelines;  // d: workers between neighboring pipelines of all directions
+  std::int64_t windows_ =
+      shape_.chunks * shape_.pipelines / 2;             // Stages of a worker in each of the two classes of slots
+  std::int64_t ahead_ = distance_ + shape_.slices - 1;  // n
   std::vector<Phase> phases_;
 };
 
@@ -141,10 +135,9 @@ ListRank older_then_deeper(const PipelineShape& shape) {
 }
 
 Schedule sliced_units(const PipelineShape& shape) {
-  Schedule schedule = empty_schedule(shape, chimera_placement(shape));
-  schedule.slices = shape.slices;
   const SlicedUnits units(shape);
-  for (std::int64_t w = 0; w < shape.stages; ++w) schedule.workers[static_cast<std::size_t>(w)] = units.order(w);
+  Schedule schedule = ordered_schedule(shape, chimera_placement(shape), [&](std::int64_t w) { return units.order(w); });
+  schedule.slices = shape.slices;
   return schedule;
 }
 

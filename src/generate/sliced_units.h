@@ -6,8 +6,6 @@
 // older_then_deeper(). In formulas, D workers run 2f pipelines (f in each direction), each with v stages on every
 // worker and N/2f of the N micro-batches of a step; d = D/2f and q = ceil(d/k).
 
-#include <cstdint>
-
 #include "generate/generator.h"
 #include "generate/list_schedule.h"
 #include "schedule/schedule.h"

@@ -9,7 +9,6 @@
 
 #include "generate/entries.h"
 #include "generate/shape.h"
-#include "generate/split_order.h"
 
 namespace chimera {
 namespace {
@@ -47,8 +46,7 @@ Schedule wave_pattern(const PipelineShape& shape,
                       const std::function<PatternSlots(std::int64_t depth, std::int64_t worker)>& slots_of) {
   constexpr std::int64_t kPeriod = 6;
   const std::int64_t depth = shape.stages;
-  Schedule schedule = empty_schedule(shape, wave_placement(depth, 2));
-  for (std::int64_t r = 0; r < depth; ++r) {
+  return ordered_schedule(shape, wave_placement(depth, 2), [&](std::int64_t r) {
     const PatternSlots slots = slots_of(depth, r);
     const StageId down(r);
     const StageId up(2 * depth - 1 - r);
@@ -62,11 +60,8 @@ Schedule wave_pattern(const PipelineShape& shape,
       add(slots.gradient_up, OpKind::BackwardInput, up);
       add(slots.gradient_down, OpKind::BackwardInput, down);
     }
-    SplitOrder order;
-    order.add_unsorted(std::move(ops));
-    schedule.workers[static_cast<std::size_t>(r)] = order.take();
-  }
-  return schedule;
+    return with_weight_gradients(std::move(ops));
+  });
 }
 
 // The phases of Qi et al., NeurIPS'24: warm-up down and up, a steady state of six ops per micro-batch, and a drain in
@@ -76,8 +71,7 @@ Schedule zb_v(const PipelineShape& shape) {
   const std::int64_t depth = shape.stages;
   // The phases need 2D - 1 micro-batches. With fewer, steps beyond the last one write nothing.
   const std::int64_t n = std::max(shape.micro_batches, 2 * depth - 1);
-  Schedule schedule = empty_schedule(shape, wave_placement(depth, 2));
-  for (std::int64_t w = 0; w < depth; ++w) {
+  return ordered_schedule(shape, wave_placement(depth, 2), [&](std::int64_t w) {
     TwoChunks order({.stage = StageId(w), .count = shape.micro_batches},
                     {.stage = StageId(2 * depth - 1 - w), .count = shape.micro_batches});
     // Warm-up: down; down and up in turn; up with the first gradients.
@@ -92,9 +86,8 @@ Schedule zb_v(const PipelineShape& shape) {
     // Worker w has delayed w weight gradients of each chunk.
     order.repeat(w, {W1});
     order.repeat(w, {W0});
-    schedule.workers[static_cast<std::size_t>(w)] = order.take();
-  }
-  return schedule;
+    return order.take();
+  });
 }
 
 // The slots are from Qi et al., NeurIPS'24: a forward moves down at half speed, which leaves slots between

@@ -1,14 +1,13 @@
 #pragma once
 // Writes the list of ops of a worker with two stages (chunks 0 and 1), in steps such as "next forward of chunk 0". The
-// generators of the schedules ZB-V, V-Half, V-Min and DualPipe use it. In the first three, a micro-batch goes down the
-// workers and up again, and ends on the worker where it started: with D workers, worker w has stages w and 2D-1-w. In
-// DualPipe the two stages belong to different replicas of the model.
+// generators of the schedules ZB-V, V-Half, V-Min, DualPipe and DualPipeV use it. In DualPipe, the two stages belong to
+// different replicas of the model. In the others, a micro-batch goes down the workers and up again, and ends on the
+// worker where it started: with D workers, worker w has stages w and 2D-1-w. A *step* here is one op to write, not a
+// training step.
 
 #include <array>
-#include <cstdint>
 #include <initializer_list>
 #include <utility>
-#include <vector>
 
 #include "generate/generator.h"
 #include "schedule/schedule.h"

@@ -1,19 +1,13 @@
 #include "hugging_face/config_json.h"
 
-#include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <algorithm>
-#include <array>
-#include <cstdint>
 #include <limits>
-#include <nlohmann/json.hpp>
-#include <string>
-#include <vector>
 
 #include "core/choices.h"
-#include "core/error.h"
 #include "core/json.h"
 #include "core/json_value.h"
+#include "core/mapped.h"
 #include "core/printable.h"
 #include "core/reject.h"
 
@@ -172,8 +166,7 @@ const KnownClass* find_class(std::string_view type) {
 /// Names no nearest type: programs write this field, and a similar name (llama4, qwen2_vl) is another model.
 [[noreturn]] void refuse_class(const ConfigFields& config, const std::string& type) {
   if (type.empty()) config.fail("has no model_type");
-  std::vector<std::string> types;
-  for (const KnownClass& one : kClasses) types.emplace_back(one.model_type);
+  const auto types = mapped<std::string>(kClasses, &KnownClass::model_type);
   // A model for images and text has the config of its language model inside its own.
   const std::string text = config.has("text_config") ? config.object("text_config").text("model_type", "") : "";
   const std::string remedy =
@@ -386,11 +379,7 @@ void add_llama(const ModelConfig& model, std::string_view type, Json& json) {
 
 }  // namespace
 
-std::vector<std::string> element_type_names() {
-  std::vector<std::string> words;
-  for (const auto& known : kElementWords) words.emplace_back(known.name);
-  return words;
-}
+std::vector<std::string> element_type_names() { return mapped<std::string>(kElementWords, &Named<ElementType>::name); }
 
 ElementType element_type_of_word(const std::string& what, const std::string& word) {
   const auto known = std::ranges::find(kElementWords, std::string_view(word), &Named<ElementType>::name);

@@ -6,8 +6,6 @@
 // model would compute something else.
 
 #include <cstddef>
-#include <string>
-#include <vector>
 
 #include "model_config/config.h"
 #include "safetensors/element_type.h"
@@ -29,8 +27,8 @@ inline constexpr std::size_t kMaxConfigBytes = std::size_t{1} << 20;
 /// Returns the type with the name `word`. `what` is the flag, for messages. Throws ConfigError for an unknown name.
 [[nodiscard]] ElementType element_type_of_word(const std::string& what, const std::string& word);
 
-/// Returns a config.json that model_from_config_json() reads as the same model. Throws ConfigError if no class has all
-/// its features.
+/// Returns the text of a config.json that model_from_config_json() reads as the same model. `type` becomes its field
+/// `dtype`. Throws ConfigError if no class has all features of the model.
 [[nodiscard]] std::string to_config_json(const ModelConfig& model, ElementType type);
 
 /// Returns the text of a config.json with the field `dtype` set to `type`.

@@ -1,11 +1,7 @@
 #include "hugging_face/export_plan.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
-#include <array>
 #include <charconv>
-#include <utility>
 
 #include "core/choices.h"
 #include "core/reject.h"

@@ -4,10 +4,6 @@
 // several processes (ranks). The plan needs only names and shapes, so all ranks make the same plan, and then write
 // their own tensors into the files at the same time (PartWriter in staged_folder.h).
 
-#include <cstdint>
-#include <string>
-#include <vector>
-
 #include "safetensors/safetensors_layout.h"
 
 namespace chimera {
@@ -27,11 +23,11 @@ struct ExportPlan {
 /// Maximum size of a file by default, as in save_pretrained() of transformers.
 inline constexpr std::uint64_t kDefaultShardBytes = 5'000'000'000;
 
-/// Distributes tensors (name, type, shape) in order to files of at most `shard_bytes`; a larger tensor gets its own
-/// file. Within a file, wider elements come first.
+/// Distributes tensors (name, type, shape) in order to files with at most `shard_bytes` bytes of tensors; a larger
+/// tensor gets its own file. Within a file, wider elements come first. Throws as lay_out() does.
 [[nodiscard]] ExportPlan plan_export(std::vector<TensorEntry> tensors, std::uint64_t shard_bytes);
 
-/// Parses `5GB`, `300MB`, `1GiB` or `1000`. Throws ConfigError for anything else and 0.
+/// Parses `5GB`, `300MB`, `1GiB` or `1000` (bytes). Throws ConfigError, which names `flag`, for anything else and 0.
 [[nodiscard]] std::uint64_t parse_bytes(const std::string& flag, const std::string& text);
 
 }  // namespace chimera

@@ -2,12 +2,8 @@
 
 #include <algorithm>
 #include <array>
-#include <filesystem>
 #include <limits>
-#include <nlohmann/json.hpp>
-#include <system_error>
 
-#include "core/error.h"
 #include "core/files.h"
 #include "core/json.h"
 #include "core/reject.h"
@@ -82,6 +78,8 @@ std::vector<std::string> ignored_fields(const Fields& fields) {
     // 1 is the neutral value of num_beams and guidance_scale, and the others have none but null.
     if (!value.is_null() && value != 1) ignored.emplace_back(name);
   }
+  if (fields.penalty("encoder_repetition_penalty") != 1) ignored.emplace_back("encoder_repetition_penalty");
+  if (fields.count("encoder_no_repeat_ngram_size") > 0) ignored.emplace_back("encoder_no_repeat_ngram_size");
   return ignored;
 }
 

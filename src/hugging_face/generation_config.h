@@ -3,10 +3,6 @@
 // Reads the settings of a Hugging Face folder that shape a generated text: generation_config.json or, if the folder
 // lacks it, eos_token_id of config.json.
 
-#include <cstdint>
-#include <string>
-#include <vector>
-
 #include "hugging_face/model_folder.h"
 
 namespace chimera {
@@ -23,13 +19,14 @@ struct ScoreRules {
   std::vector<std::int64_t> begin_suppress_tokens = {};       ///< Forbidden as the first new token
 };
 
+/// Settings of a folder for generated texts.
 struct GenerationConfig {
   std::vector<std::int64_t> end_tokens;  ///< Tokens that end a text (eos_token_id)
   ScoreRules rules;
   std::vector<std::string> ignored;  ///< Fields of the file that would change a text, but are not supported
 };
 
-/// Throws ConfigError for invalid JSON, tokens or values.
+/// Reads the settings of a folder. Throws ConfigError for invalid JSON, tokens or values.
 [[nodiscard]] GenerationConfig read_generation_config(const ModelFolder& folder);
 
 }  // namespace chimera

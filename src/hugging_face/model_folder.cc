@@ -1,14 +1,7 @@
 #include "hugging_face/model_folder.h"
 
-#include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <algorithm>
-#include <filesystem>
-#include <map>
-#include <nlohmann/json.hpp>
-#include <optional>
-#include <string>
-#include <system_error>
 #include <utility>
 
 #include "core/content.h"
@@ -47,6 +40,12 @@ std::string read_config(const std::string& folder) {
   return text;
 }
 
+/// At the start of a run, because the folder may be moved before the export.
+std::string read_generation_json(const std::string& folder) {
+  const std::string path = (std::filesystem::path(folder) / kGenerationConfigName).string();
+  return is_file(path) ? read_whole(path, kMaxConfigBytes) : "";
+}
+
 std::string name_of(const std::string& folder) {
   const std::filesystem::path path = std::filesystem::absolute(folder).lexically_normal();
   // A path with a slash at its end has no file name.
@@ -70,10 +69,6 @@ constexpr std::size_t kBytesInAll = 256;
 /// The default would be the model's class, which may split text differently.
 const std::map<std::string, std::string> kTokenizerClasses = {
     {"tokenizer.json", "PreTrainedTokenizerFast"}, {"vocab.json", "GPT2Tokenizer"}, {"vocab.txt", "BertTokenizer"}};
-
-std::string beside(const std::string& folder, const std::string& name) {
-  return (std::filesystem::path(folder) / name).string();
-}
 
 void write_config(const StagedFolder& folder, const nlohmann::ordered_json& config) {
   folder.write(kTokenizerConfig, json_text(config, 2) + "\n");
@@ -102,6 +97,7 @@ void make_byte_tokenizer(const StagedFolder& folder, const ModelConfig& model) {
 ModelFolder::ModelFolder(std::string path)
     : path_(std::move(path)),
       config_json_(read_config(path_)),
+      generation_json_(read_generation_json(path_)),
       model_(model_from_config_json(config_json_, config_path(path_), name_of(path_))),
       weights_(path_) {
   require_whole();
@@ -207,7 +203,7 @@ void add_description(const StagedFolder& folder, const ModelConfig& model, const
     return;
   }
   folder.write(kConfigName, type ? with_element_type(source->config_json(), *type) : source->config_json());
-  folder.copy(beside(source->path(), kGenerationConfigName), kGenerationConfigName);
+  if (!source->generation_json().empty()) folder.write(kGenerationConfigName, source->generation_json());
 }
 
 void add_tokenizer(const StagedFolder& folder, const ModelConfig& model, const std::string& path,

@@ -4,13 +4,6 @@
 // the weights (configs and tokenizer). engine/stored_values.h reads the weights into stages; train/export writes
 // folders.
 
-#include <cstddef>
-#include <cstdint>
-#include <map>
-#include <optional>
-#include <string>
-#include <vector>
-
 #include "hugging_face/staged_folder.h"
 #include "model_config/config.h"
 #include "model_config/parameters.h"
@@ -18,6 +11,8 @@
 #include "safetensors/weight_files.h"
 
 namespace chimera {
+
+inline constexpr const char* kGenerationConfigName = "generation_config.json";
 
 /// Returns the model of the Hugging Face folder `name` or, if `name` is not a folder, the preset or TOML file of this
 /// name (find_model()). Throws ConfigError if the folder or file is invalid, or the name is unknown.
@@ -34,8 +29,11 @@ class ModelFolder {
 
   [[nodiscard]] const std::string& path() const { return path_; }
   [[nodiscard]] const ModelConfig& model() const { return model_; }
+  /// Returns the text of config.json.
   [[nodiscard]] const std::string& config_json() const { return config_json_; }
-  /// Returns where the values of a parameter of the model are stored.
+  /// Returns the text of generation_config.json, empty if the folder has none.
+  [[nodiscard]] const std::string& generation_json() const { return generation_json_; }
+  /// Returns where the values of a parameter of the model are stored. The file in the result belongs to this object.
   [[nodiscard]] WeightFiles::Found find(const ParameterSpec& parameter) const;
 
  private:
@@ -44,6 +42,7 @@ class ModelFolder {
 
   std::string path_;
   std::string config_json_;
+  std::string generation_json_;
   ModelConfig model_;
   WeightFiles weights_;
 };
@@ -55,13 +54,12 @@ class ModelFolder {
 /// empty: none) or `overrides`, such as --layers, differ from the folder's model. The names of the models may differ.
 void require_no_contradiction(const ModelFolder& folder, const std::string& model, const ModelOverrides& overrides);
 
-inline constexpr const char* kGenerationConfigName = "generation_config.json";
-
 /// Returns name, type and shape of each tensor in an exported folder, in the order of all_parameters().
 [[nodiscard]] std::vector<TensorEntry> exported_tensors(const ModelConfig& model, ElementType type);
 
-/// Adds config.json and generation_config.json to `folder`: copies of the files of `source`, or new ones for `model` if
-/// it is null. `type`, if set, replaces the element type.
+/// Adds config.json and generation_config.json to `folder`: copies of the files of `source` or, if `source` is null,
+/// new ones for `model`. generation_config.json is left out if `source` has none, or if a new model is not causal.
+/// `type`, if set, replaces the element type; new files without it have float32.
 void add_description(const StagedFolder& folder, const ModelConfig& model, const ModelFolder* source,
                      std::optional<ElementType> type);
 

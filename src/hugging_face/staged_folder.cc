@@ -1,20 +1,15 @@
 #include "hugging_face/staged_folder.h"
 
 #include <fcntl.h>
-#include <fmt/format.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstdio>
-#include <filesystem>
-#include <optional>
-#include <utility>
-#include <vector>
 
+#include "checkpoint/checkpoint_folder.h"
+#include "checkpoint/manifest.h"
 #include "core/console.h"
-#include "core/error.h"
 #include "core/files.h"
 #include "core/printable.h"
 #include "core/reject.h"
@@ -30,10 +25,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kUnfinished = ".unfinished-";
-
-[[noreturn]] void fail_to_write(const std::string& path, int cause) {
-  reject("{}: cannot be written ({})", path, system_message(cause));
-}
 
 /// Limit of unsynced data, for a fast finish().
 constexpr std::uint64_t kMaxUnsyncedBytes = 64 << 20;
@@ -54,24 +45,30 @@ bool is_on_other_file_system(const std::string& folder, const fs::path& other) {
   return ::stat(folder.c_str(), &here) == 0 && ::stat(other.c_str(), &there) == 0 && here.st_dev != there.st_dev;
 }
 
-void require_free_place(const std::string& folder) {
+/// Returns whether something other than an empty folder has this name, which no rename can replace then.
+bool is_taken(const std::string& folder) {
   std::error_code error;
+  const fs::file_status status = fs::symlink_status(folder, error);
+  return fs::exists(status) && (!fs::is_directory(status) || !fs::is_empty(folder, error));
+}
+
+void require_free_place(const std::string& folder) {
   const std::string name = fs::path(without_slash(folder)).filename().string();
   if (name.empty() || name == "." || name == "..") reject("{}: is not a valid name for a new folder", folder);
-  const fs::file_status status = fs::symlink_status(without_slash(folder), error);
-  if (!fs::exists(status)) return;
-  if (!fs::is_directory(status) || !fs::is_empty(folder, error)) {
-    reject("{}: exists already; give a new folder", folder);
+  if (is_taken(without_slash(folder))) reject("{}: exists already; give a new folder", folder);
+  for (fs::path above = fs::absolute(without_slash(folder)); above.has_relative_path();) {
+    const std::string own = above.filename().string();
+    above = above.parent_path();
+    // Checkpoints are removed with all that is in them, and their names are for checkpoints.
+    if (step_of_name(above.filename()) && is_file(above / kManifestName))
+      reject("{}: is in the checkpoint {}; give a folder elsewhere", folder, above.string());
+    if (step_of_name(own.substr(0, own.find(".tmp"))) && is_file(above / kLatestName))
+      reject("{}: is a name for checkpoints of the run {}; give another", folder, above.string());
   }
   // No rename can replace a mount point.
   if (is_on_other_file_system(folder, parent_of(folder))) {
     reject("{}: a file system is mounted there; give a new folder in it", folder);
   }
-}
-
-void sync(const std::string& path) {
-  const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (file.get() < 0 || ::fsync(file.get()) != 0) fail_to_write(path, errno);
 }
 
 FileDescriptor open_folder(const std::string& path) {
@@ -101,6 +98,8 @@ std::vector<fs::path> leftovers_of(const std::string& folder) {
   return leftovers;
 }
 
+}  // namespace
+
 void remove_unfinished(const std::string& folder) {
   std::error_code error;
   for (const fs::path& leftover : leftovers_of(folder)) {
@@ -108,8 +107,6 @@ void remove_unfinished(const std::string& folder) {
     if (hold(opened)) fs::remove_all(leftover, error);
   }
 }
-
-}  // namespace
 
 void require_new_folder(const std::string& folder, std::uint64_t bytes, const std::vector<std::string>& inputs) {
   require_free_place(folder);
@@ -128,12 +125,11 @@ void require_new_folder(const std::string& folder, std::uint64_t bytes, const st
 }
 
 FolderHold::FolderHold(const std::string& folder) {
-  require_free_place(folder);
   make_parent_folders(without_slash(folder));
   if (::mkdir(folder.c_str(), 0777) == 0) {
     made_ = folder;
   } else if (errno != EEXIST) {
-    fail_to_write(folder, errno);
+    reject("{}: cannot be written ({})", folder, system_message(errno));
   }
   // An empty folder may be held, too: rename() replaces it at the end.
   lock_ = open_folder(without_slash(folder));
@@ -150,23 +146,19 @@ std::string StagedFolder::path_of(const std::string& folder, std::int64_t number
   return fmt::format("{}{}{}", without_slash(folder), kUnfinished, number);
 }
 
-StagedFolder::StagedFolder(std::string folder) : folder_(without_slash(std::move(folder))) {
-  require_free_place(folder_);
+StagedFolder::StagedFolder(std::string folder, Disk& disk) : folder_(without_slash(std::move(folder))), disk_(disk) {
   make_parent_folders(folder_);
   remove_unfinished(folder_);
   constexpr std::int64_t kNames = 1000;
   while (number_ < kNames) {
     path_ = path_of(folder_, ++number_);
-    if (::mkdir(path_.c_str(), 0777) != 0) {
-      if (errno == EEXIST) continue;
-      break;
-    }
+    if (!disk_.make_folder(path_)) continue;
     lock_ = open_folder(path_);
     // Between mkdir and flock another export may take the folder for a leftover: it removes or locks it.
     const bool is_taken = !hold(lock_) && errno == EWOULDBLOCK;  // other errors: the file system has no locks
     if (!is_taken && !is_removed(lock_)) return;                 // removed by another writer as a leftover
   }
-  fail_to_write(path_, errno);
+  reject("{}: exists already; remove it, or give another folder", path_);
 }
 
 StagedFolder::~StagedFolder() {
@@ -176,68 +168,49 @@ StagedFolder::~StagedFolder() {
 
 void StagedFolder::make_weights(const ExportPlan& plan) const {
   for (const ExportFile& file : plan.files) {
-    write(file.name, file.layout.head);
-    const std::string path = path_ + "/" + file.name;
+    OpenFile weights(disk_, path_ + "/" + file.name);
+    weights.write(std::as_bytes(std::span(file.layout.head)));
     // Its full size at once, so that every rank can write its part anywhere; gaps take no space until then.
-    if (::truncate(path.c_str(), static_cast<off_t>(file.layout.file_bytes)) != 0) fail_to_write(path, errno);
+    if (file.layout.file_bytes > file.layout.head.size())
+      weights.write_at(file.layout.file_bytes - 1, {{std::byte(0)}});
+    weights.sync();
   }
   if (!plan.index.empty()) write(kIndexName, plan.index);
 }
 
 void StagedFolder::write(const std::string& name, const std::string& text) const {
-  const std::string path = path_ + "/" + name;
-  const FileDescriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
-  if (file.get() < 0) fail_to_write(path, errno);
-  PartWriter(path).write(0, std::as_bytes(std::span(text)));
-}
-
-bool StagedFolder::copy(const std::string& source, const std::string& name) const {
-  std::error_code error;
-  if (!is_file(source)) return false;
-  if (fs::copy_file(source, fs::path(path_) / name, error)) return true;
-  reject("{}: cannot be copied to {} ({})", source, path_, error.message());
+  write_file(disk_, path_ + "/" + name, text);
 }
 
 std::string StagedFolder::commit() {
-  // Files before the rename, the parent after it: a crash leaves the whole folder or none.
-  for (const fs::directory_entry& entry : fs::directory_iterator(path_)) sync(entry.path().string());
-  sync(path_);
+  // Names of the files before the rename, the parent after it: a crash leaves the whole folder or none.
+  disk_.sync_folder(path_);
   constexpr int kNames = 1000;
   std::string name = folder_;
-  for (int i = 2; std::rename(path_.c_str(), name.c_str()) != 0; ++i) {
-    // The end of a long training must not be lost because somebody has used the name meanwhile.
-    const bool is_taken = errno == ENOTEMPTY || errno == EEXIST || errno == ENOTDIR;
-    if (!is_taken || i > kNames) fail_to_write(name, errno);
-    name = fmt::format("{}.{}", folder_, i);
+  for (int i = 2; true; ++i) {
+    try {
+      disk_.rename(path_, name);
+      break;
+    } catch (const CheckpointError&) {
+      // The end of a long training must not be lost because somebody has used the name meanwhile.
+      if (!is_taken(name) || i > kNames) throw;
+      name = fmt::format("{}.{}", folder_, i);
+    }
   }
+  committed_ = true;
   if (name != folder_) {
     print_message(fmt::format("{}: another process has written it since the start; wrote {}", folder_, name));
   }
-  committed_ = true;
-  sync(parent_of(folder_).string());
+  disk_.sync_folder(parent_of(folder_).string());
   return name;
 }
 
-PartWriter::PartWriter(std::string path) : path_(std::move(path)), file_(::open(path_.c_str(), O_WRONLY | O_CLOEXEC)) {
-  if (file_.get() < 0) fail_to_write(path_, errno);
-}
-
 void PartWriter::write(std::uint64_t offset, std::span<const std::byte> bytes) {
-  while (!bytes.empty()) {
-    const ssize_t written = ::pwrite(file_.get(), bytes.data(), bytes.size(), static_cast<off_t>(offset));
-    if (written < 0 && errno == EINTR) continue;
-    if (written <= 0) fail_to_write(path_, written < 0 ? errno : ENOSPC);
-    bytes = bytes.subspan(static_cast<std::size_t>(written));
-    offset += static_cast<std::uint64_t>(written);
-    unsynced_bytes_ += static_cast<std::uint64_t>(written);
-  }
+  file_.write_at(offset, bytes);
+  unsynced_bytes_ += bytes.size();
   if (unsynced_bytes_ < kMaxUnsyncedBytes) return;
-  if (::fdatasync(file_.get()) != 0) fail_to_write(path_, errno);
+  finish();
   unsynced_bytes_ = 0;
-}
-
-void PartWriter::finish() {
-  if (::fsync(file_.get()) != 0) fail_to_write(path_, errno);
 }
 
 }  // namespace chimera

@@ -4,29 +4,30 @@
 // to it, which commit() renames. If an export is killed, the next export to the same place removes its temporary
 // folder.
 
-#include <cstddef>
-#include <cstdint>
 #include <span>
-#include <string>
-#include <vector>
 
+#include "checkpoint/disk.h"
 #include "core/file_descriptor.h"
 #include "hugging_face/export_plan.h"
 
 namespace chimera {
 
-/// Checks an export before it reads any weights. Throws ConfigError if `folder` is not empty or cannot be created, or
-/// if its disk has less than `bytes` free. Also throws if one of the export's own `inputs` is in the temporary folder
-/// of an interrupted export to `folder`, which StagedFolder would remove.
+/// Checks an export before it reads any weights. Throws ConfigError if `folder` is not empty, cannot be created, is in
+/// a checkpoint or has the name of one in a folder of checkpoints, or if its disk has less than `bytes` free. Also
+/// throws if one of the export's own `inputs` is in the temporary folder of an interrupted export to `folder`, which
+/// StagedFolder would remove.
 void require_new_folder(const std::string& folder, std::uint64_t bytes, const std::vector<std::string>& inputs = {});
+
+/// Removes the temporary folders of exports to `folder` that no process writes any more.
+void remove_unfinished(const std::string& folder);
 
 /// Creates `folder` and holds it with an flock, so that no other run takes the name while this one trains.
 class FolderHold {
  public:
-  /// Throws ConfigError if the folder is not empty or cannot be created, or if another run holds it.
+  /// Throws ConfigError if the folder cannot be created, or if another run holds it. Files in it are no error, because
+  /// commit() then takes another name; require_new_folder() refuses them before the first step.
   explicit FolderHold(const std::string& folder);
-  FolderHold(const FolderHold&) = delete;
-  FolderHold& operator=(const FolderHold&) = delete;
+  FolderHold& operator=(FolderHold&&) = delete;
   /// Removes the folder if it is new and still empty.
   ~FolderHold();
 
@@ -40,10 +41,9 @@ class FolderHold {
 class StagedFolder {
  public:
   /// Creates the temporary folder and missing parents. Removes temporary folders of exports that no longer run. Throws
-  /// ConfigError if `folder` is not empty, or creation fails.
-  explicit StagedFolder(std::string folder);
-  StagedFolder(const StagedFolder&) = delete;
-  StagedFolder& operator=(const StagedFolder&) = delete;
+  /// ConfigError if creation fails. All functions write through `disk` and throw CheckpointError if it fails.
+  explicit StagedFolder(std::string folder, Disk& disk = real_disk());
+  StagedFolder& operator=(StagedFolder&&) = delete;
   /// Removes the folder, unless it was committed.
   ~StagedFolder();
 
@@ -56,37 +56,34 @@ class StagedFolder {
 
   /// Creates the files of the plan, with headers and full size, and the index.
   void make_weights(const ExportPlan& plan) const;
-  /// Writes a text file.
+  /// Writes a text file durably.
   void write(const std::string& name, const std::string& text) const;
-  /// Copies the file `source`, if it exists. Returns whether it exists.
-  bool copy(const std::string& source, const std::string& name) const;
 
-  /// Makes all files durable (fsync), then renames the folder to its final name. If files have appeared there since the
-  /// start, takes `folder`.2, .3 and so on, and reports it on messages(). Returns the name. Throws ConfigError on
-  /// errors.
+  /// Renames the folder to its final name, after PartWriter::finish() of all parts. If files have appeared there since
+  /// the start, takes `folder`.2, .3 and so on, and reports it on messages(). Returns the name when it is durable.
   std::string commit();
 
  private:
   std::string folder_;
+  Disk& disk_;
   std::int64_t number_ = 0;
   std::string path_;
   FileDescriptor lock_;
   bool committed_ = false;
 };
 
-/// Writes a rank's tensors into a file that StagedFolder::make_weights() has created. Throws ConfigError if writing
+/// Writes a rank's tensors into a file that StagedFolder::make_weights() has created. Throws CheckpointError if writing
 /// fails.
 class PartWriter {
  public:
-  explicit PartWriter(std::string path);
+  explicit PartWriter(const std::string& path, Disk& disk = real_disk()) : file_(disk, path, disk.open(path)) {}
   /// Writes bytes at `offset`. Starts writing to disk from time to time, so that finish() does not take long.
   void write(std::uint64_t offset, std::span<const std::byte> bytes);
   /// Makes everything written durable.
-  void finish();
+  void finish() { file_.sync(); }
 
  private:
-  std::string path_;
-  FileDescriptor file_;
+  OpenFile file_;
   std::uint64_t unsynced_bytes_ = 0;
 };
 

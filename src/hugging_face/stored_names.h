@@ -5,10 +5,7 @@
 // some parameters, wrote tied matrices twice, or stored buffers. With these functions, ModelFolder (model_folder.h)
 // reads the files of all versions, and exports write the names of transformers 5.
 
-#include <optional>
-#include <string>
 #include <string_view>
-#include <vector>
 
 #include "model_config/config.h"
 #include "model_config/parameters.h"

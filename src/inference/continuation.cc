@@ -1,14 +1,12 @@
 #include "inference/continuation.h"
 
 #include <ATen/ATen.h>
-#include <fmt/format.h>
 #include <algorithm>
 #include <cmath>
 #include <limits>
 #include <optional>
 #include <set>
 
-#include "core/error.h"
 #include "core/random.h"
 #include "core/reject.h"
 
@@ -36,50 +34,27 @@ at::Tensor rounded(const at::Tensor& logits) {
   throw Error("the model's scores of the next token are not finite; its weights may be damaged");
 }
 
-/// Scores that rules change, as floats.
-class RuledScores {
- public:
-  explicit RuledScores(const at::Tensor& logits) : scores_(rounded(logits).clone()) {}
-
-  void penalize(const TokenIds& ids, float penalty) {
-    for (const TokenId id : std::set<TokenId>(ids.begin(), ids.end())) {
-      // A penalty above 1 makes the token less likely whatever the sign of its score.
-      float& score = values()[id];
-      score = score < 0 ? score * penalty : score / penalty;
-    }
-  }
-  void forbid(std::int64_t token) {
-    if (token < scores_.numel()) values()[token] = static_cast<float>(kNever);
-  }
-  void forbid(const std::vector<std::int64_t>& tokens) {
-    for (const std::int64_t token : tokens) forbid(token);
-  }
-  [[nodiscard]] const at::Tensor& tensor() const { return scores_; }
-
- private:
-  [[nodiscard]] float* values() const { return scores_.data_ptr<float>(); }
-  at::Tensor scores_;
-};
-
 /// Forbids each token that would repeat `size` consecutive tokens.
-void forbid_repeats(RuledScores& scores, const TokenIds& ids, std::size_t size) {
+template <class Forbid>
+void forbid_repeats(const Forbid& forbid, const TokenIds& ids, std::size_t size) {
   // With size 3 and ids ... a b c ... a b, the last two tokens a b have been followed by c before, so c is forbidden.
   if (ids.size() < size) return;
   const auto last = ids.end() - static_cast<std::ptrdiff_t>(size - 1);
   for (auto next = ids.begin() + static_cast<std::ptrdiff_t>(size - 1); next != ids.end(); ++next) {
-    if (std::equal(last, ids.end(), next - static_cast<std::ptrdiff_t>(size - 1))) scores.forbid(*next);
+    if (std::equal(last, ids.end(), next - static_cast<std::ptrdiff_t>(size - 1))) forbid(*next);
   }
 }
 
 /// Forbids the last token of each bad word whose other tokens end `ids`. As in transformers, words that are an end
 /// token have no effect.
-void forbid_words(RuledScores& scores, const ScoreRules& rules, const TokenIds& ids,
+template <class Forbid>
+void forbid_words(const Forbid& forbid, const ScoreRules& rules, const TokenIds& ids,
                   const std::vector<std::int64_t>& end_tokens) {
   for (const std::vector<std::int64_t>& word : rules.bad_words_ids) {
     if (word.size() == 1 && std::ranges::count(end_tokens, word[0]) > 0) continue;
     if (word.size() > ids.size() + 1) continue;
     const auto begin = ids.end() - static_cast<std::ptrdiff_t>(word.size() - 1);
-    if (std::equal(begin, ids.end(), word.begin())) scores.forbid(word.back());
+    if (std::equal(begin, ids.end(), word.begin())) forbid(word.back());
   }
 }
 
@@ -144,18 +119,26 @@ at::Tensor token_probabilities(const at::Tensor& logits, const SamplingOptions& 
 
 at::Tensor with_rules(const at::Tensor& logits, const ScoreRules& rules, const TokenIds& ids, std::size_t prompt_tokens,
                       const std::vector<std::int64_t>& end_tokens) {
-  RuledScores scores(logits);
-  if (rules.repetition_penalty != 1) scores.penalize(ids, static_cast<float>(rules.repetition_penalty));
-  if (rules.no_repeat_ngram_size > 0) {
-    forbid_repeats(scores, ids, static_cast<std::size_t>(rules.no_repeat_ngram_size));
+  const at::Tensor scores = rounded(logits).clone();
+  float* const values = scores.data_ptr<float>();
+  const auto forbid = [&](std::int64_t token) {
+    if (token < scores.numel()) values[token] = static_cast<float>(kNever);
+  };
+  const auto penalty = static_cast<float>(rules.repetition_penalty);
+  for (const TokenId id : penalty == 1 ? std::set<TokenId>() : std::set<TokenId>(ids.begin(), ids.end())) {
+    // A penalty above 1 makes the token less likely whatever the sign of its score.
+    values[id] = values[id] < 0 ? values[id] * penalty : values[id] / penalty;
   }
-  forbid_words(scores, rules, ids, end_tokens);
+  if (rules.no_repeat_ngram_size > 0) {
+    forbid_repeats(forbid, ids, static_cast<std::size_t>(rules.no_repeat_ngram_size));
+  }
+  forbid_words(forbid, rules, ids, end_tokens);
   const auto tokens = std::ssize(ids);
   const auto new_tokens = tokens - static_cast<std::int64_t>(prompt_tokens);
-  if (tokens < rules.min_length || new_tokens < rules.min_new_tokens) scores.forbid(end_tokens);
-  scores.forbid(rules.suppress_tokens);
-  if (new_tokens == 0) scores.forbid(rules.begin_suppress_tokens);
-  return scores.tensor();
+  if (tokens < rules.min_length || new_tokens < rules.min_new_tokens) std::ranges::for_each(end_tokens, forbid);
+  std::ranges::for_each(rules.suppress_tokens, forbid);
+  if (new_tokens == 0) std::ranges::for_each(rules.begin_suppress_tokens, forbid);
+  return scores;
 }
 
 std::int64_t choose_token(const at::Tensor& logits, const SamplingOptions& options, double uniform) {

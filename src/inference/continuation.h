@@ -5,13 +5,7 @@
 // ContinuedText makes text of it. The model may be divided over several ranks; all of them call continue_prompt() and
 // get the same tokens.
 
-#include <ATen/core/Tensor.h>
 #include <cstddef>
-#include <cstdint>
-#include <functional>
-#include <string>
-#include <string_view>
-#include <vector>
 
 #include "hugging_face/generation_config.h"
 #include "inference/distributed_model.h"
@@ -21,7 +15,7 @@
 namespace chimera {
 
 /// Decodes tokens as they arrive, and ends before the first stop text. Keeps back text that may be incomplete: parts of
-/// UTF-8 characters, and what may be the beginning of a stop text.
+/// UTF-8 characters, and what may be the beginning of a stop text. Not thread-safe.
 class ContinuedText {
  public:
   /// The tokenizer must outlive this. Stop texts must not be empty.
@@ -71,6 +65,7 @@ void require_valid(const SamplingOptions& options);
 [[nodiscard]] at::Tensor with_rules(const at::Tensor& logits, const ScoreRules& rules, const TokenIds& ids,
                                     std::size_t prompt_tokens, const std::vector<std::int64_t>& end_tokens);
 
+/// How a prompt is continued.
 struct ContinuationOptions {
   SamplingOptions sampling;
   ScoreRules rules = {};
@@ -79,17 +74,20 @@ struct ContinuationOptions {
   std::vector<std::string> stops = {};        // texts that end it, and are not part of it; need a tokenizer
 };
 
+/// Tokens to continue.
 struct Prompt {
   TokenIds ids;             ///< at least one
   std::int64_t number = 0;  ///< number of the prompt; prompts with different numbers get different random numbers
 };
 
+/// Result of continue_prompt().
 struct Continuation {
-  TokenIds ids;      ///< new tokens
+  TokenIds ids;      ///< new tokens, without the prompt
   std::string text;  ///< text of `ids` without special tokens; empty without a tokenizer
 };
 
-/// Function that is called with each new token and the text that it adds to Continuation::text.
+/// Function that is called, on each rank, with each new token and the text that it adds to Continuation::text; the text
+/// may be empty.
 using OnToken = std::function<void(TokenId id, std::string_view text)>;
 
 /// Throws ConfigError unless the model is causal (each token attends only to earlier tokens), as generation needs.

@@ -4,13 +4,7 @@
 // turn and sends hidden states to the rank of the next stage. The rank with the last stage chooses the next token, and
 // a sum to which the other ranks add zero distributes it. continuation.h generates text with it.
 
-#include <ATen/core/Tensor.h>
-
-#include <cstdint>
-#include <functional>
 #include <map>
-#include <span>
-#include <vector>
 
 #include "model/key_value_cache.h"
 #include "model/stage.h"
@@ -36,14 +30,14 @@ class DistributedModel {
   DistributedModel(const std::map<StageId, Stage*>& stages, StageRanks ranks, Transport& transport, std::int64_t hidden,
                    at::ScalarType dtype, at::Device device = at::kCPU);
 
-  /// Begins a sequence of at most `tokens` tokens.
+  /// Begins a sequence of at most `tokens` tokens, prompt and new tokens together. Forgets the sequence before.
   void begin(std::int64_t tokens);
 
   /// Function that chooses the next token from the logits [V] of the last token. Only the rank with the last stage
   /// calls it.
   using Choose = std::function<std::int64_t(const at::Tensor& logits)>;
-  /// Appends `tokens` (at least one) to the sequence. Returns the next token, chosen by `choose`, on all ranks. Throws
-  /// TransportError if a rank is lost.
+  /// Appends `tokens` (at least one) to the sequence. Returns the next token, chosen by `choose`, on all ranks, but
+  /// does not append it. Throws TransportError if a rank is lost, and the errors of `choose`.
   [[nodiscard]] TokenId next(std::span<const TokenId> tokens, const Choose& choose);
 
  private:

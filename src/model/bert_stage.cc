@@ -96,7 +96,11 @@ class BertStage final : public TransformerStage {
     // BERT normalizes after each residual addition, so the norm of the attention sub-layer is computed here.
     // attention() can then run again (recomputation) without it.
     const at::Tensor middle = layer_norm(sum, layer.attention_norm);
-    const at::Tensor inner = gelu(linear(enter(middle), layer.intermediate), Gelu::Exact);
+    const auto again = [this, &layer](const TensorVector& from) {
+      return enter(layer_norm(from[0], layer.attention_norm));
+    };
+    const LinearInput inner = remade(index, {linear(remade(index, enter(middle), {sum}, again), layer.intermediate)},
+                                     [](const TensorVector& from) { return gelu(from[0], Gelu::Exact); });
     const at::Tensor outer = token_dropout(row_linear(inner, layer.output), masks, DropoutSite::FeedForwardOutput);
     return layer_norm(middle + outer, layer.output_norm);
   }

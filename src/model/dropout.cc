@@ -4,8 +4,6 @@
 #include <ATen/Dispatch.h>
 #include <ATen/OpMathType.h>
 #include <ATen/Parallel.h>
-#include <ATen/core/ivalue.h>
-#include <torch/csrc/autograd/custom_function.h>
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -15,6 +13,7 @@
 #include "core/invariant.h"
 #include "core/random.h"
 #include "core/reject.h"
+#include "model/autograd.h"
 
 // On the CPU, random word number i of a sample's sequence decides about element i of the sample's mask (core/random.h).
 // The functions below therefore map each tensor to places in masks of whole samples: a *run* is a part of the tensor
@@ -24,13 +23,10 @@
 namespace chimera {
 namespace {
 
-using torch::autograd::AutogradContext;
-using torch::autograd::variable_list;
-
 constexpr std::int64_t kChunk = 16 * static_cast<std::int64_t>(kWordGroup);  // words made at a time
 
 /// The masks of a micro-batch at one site of a layer. Backward keeps only this object, and draws the same words again.
-struct Masks : torch::CustomClassHolder {
+struct Masks {
   Masks(const Dropout& settings, DropoutSite place) : dropout(settings), site(place) {}
 
   /// Returns the words of a sample's mask; `sample` counts from the first of the micro-batch.
@@ -166,15 +162,13 @@ at::Tensor masked(const at::Tensor& input, const Masks& masks) {
 struct DropoutFunction : torch::autograd::Function<DropoutFunction> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& input, const Dropout& dropout,
                             DropoutSite site) {
-    auto masks = c10::make_intrusive<Masks>(dropout, site);
-    at::Tensor result = masked(input, *masks);
-    context->saved_data["masks"] = at::IValue::make_capsule(std::move(masks));
-    return result;
+    const Masks masks(dropout, site);
+    hold(context, "masks", masks);
+    return masked(input, masks);
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& output_gradients) {
-    const auto masks = c10::static_intrusive_pointer_cast<Masks>(context->saved_data["masks"].toCapsule());
-    return {masked(output_gradients[0], *masks), at::Tensor(), at::Tensor()};
+    return {masked(output_gradients[0], held<Masks>(context, "masks")), at::Tensor(), at::Tensor()};
   }
 };
 
@@ -222,9 +216,7 @@ at::Tensor dropout(const at::Tensor& input, const Dropout& masks, DropoutSite si
 DropoutScope::DropoutScope(const Dropout& masks, std::int64_t layer)
     // A mask is identified by layer and one of 4 sites. A user's layer has up to 256 masks, so it takes the numbers of
     // 64 layers: call number n is site n % 4 of layer 64 `layer` + n / 4.
-    : masks_(masks.in_layer(layer * (kMaxDropoutsPerLayer / kSites))), before_(std::exchange(current, this)) {}
-
-DropoutScope::~DropoutScope() { current = before_; }
+    : ScopedValue(current, this), masks_(masks.in_layer(layer * (kMaxDropoutsPerLayer / kSites))) {}
 
 KeyedDropoutImpl::KeyedDropoutImpl(double probability) : probability_(probability) {
   if (!(probability >= 0 && probability < 1)) {

@@ -16,6 +16,8 @@
 #include <utility>
 #include <vector>
 
+#include "core/scoped_value.h"
+
 namespace chimera {
 
 /// Position of a mask in a layer. The head of a model has no dropout.
@@ -72,20 +74,16 @@ class GraphMasks {
 [[nodiscard]] at::Tensor dropout(const at::Tensor& input, const Dropout& masks, DropoutSite site);
 
 /// Scope of one layer's forward, which ModuleStage opens: KeyedDropout modules on this thread use its masks.
-class DropoutScope {
+class DropoutScope : ScopedValue<DropoutScope*> {
  public:
   /// `masks` are the settings of the micro-batch; their probability is ignored, because each KeyedDropout has its own.
   /// `layer` is the index in the whole model, from 0.
   DropoutScope(const Dropout& masks, std::int64_t layer);
-  ~DropoutScope();
-  DropoutScope(const DropoutScope&) = delete;
-  DropoutScope& operator=(const DropoutScope&) = delete;
 
  private:
   friend class KeyedDropoutImpl;
   Dropout masks_;
   std::int64_t next_ = 0;  // module calls so far
-  DropoutScope* before_;
 };
 
 /// Replacement for torch::nn::Dropout in layers of users, for input [b, ...] of b samples. Instead of a DropoutSite,

@@ -1,17 +1,14 @@
 #include "model/embedding.h"
 
 #include <ATen/ATen.h>
-#include <torch/csrc/autograd/custom_function.h>
 
 #include "core/reject.h"
+#include "model/autograd.h"
 #include "model/layers.h"
 #include "model/linear.h"
 
 namespace chimera {
 namespace {
-
-using torch::autograd::AutogradContext;
-using torch::autograd::variable_list;
 
 /// Computes sum[indices[i]] += rows[i] in order. On a GPU, index_add_ adds in any order; index_put_ sorts.
 void add_rows(at::Tensor sum, const at::Tensor& indices, const at::Tensor& rows) {
@@ -29,15 +26,16 @@ struct EmbeddingFunction : torch::autograd::Function<EmbeddingFunction> {
     // returns an undefined tensor): the queue adds to table.grad() now or in op W.
     context->save_for_backward({tokens});
     save_leaves(context, {table});
-    save_queue(context);
+    hold(context, "queue", WeightGradients::current());
     return at::embedding(table, tokens);
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& output_gradients) {
     const at::Tensor tokens = context->get_saved_variables()[0];
-    saved_queue(context)->submit([table = saved_leaves(context)[0], tokens, gradient = output_gradients[0]] {
-      add_rows(gradient_of(table), tokens.flatten(), gradient.flatten(0, -2));
-    });
+    held<WeightGradients::Pointer>(context, "queue")
+        ->submit([table = saved_leaves(context)[0], tokens, gradient = output_gradients[0]] {
+          add_rows(gradient_of(table), tokens.flatten(), gradient.flatten(0, -2));
+        });
     return {at::Tensor(), at::Tensor()};
   }
 };
@@ -48,14 +46,14 @@ struct PositionFunction : torch::autograd::Function<PositionFunction> {
                             std::int64_t first) {
     save_leaves(context, {table});
     context->saved_data["first"] = first;
-    save_queue(context);
+    hold(context, "queue", WeightGradients::current());
     return embedded + table.narrow(0, first, embedded.size(1));
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& output_gradients) {
     const at::Tensor& gradient = output_gradients[0];
     const std::int64_t first = context->saved_data["first"].toInt();
-    saved_queue(context)->submit([table = saved_leaves(context)[0], gradient, first] {
+    held<WeightGradients::Pointer>(context, "queue")->submit([table = saved_leaves(context)[0], gradient, first] {
       const at::NoGradGuard no_graph;
       // Only the rows of these positions: in a slice, the positions of other slices get nothing.
       gradient_of(table).narrow(0, first, gradient.size(1)).add_(gradient.sum(0));

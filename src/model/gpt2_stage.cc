@@ -56,7 +56,7 @@ class Gpt2Stage final : public TransformerStage {
     const Dropout masks = block_dropout(index, batch);
     // With tensor parallelism, c_attn has this rank's heads of all three (TensorCut::blocks), so three chunks are right
     // for each T.
-    const auto projections = linear(enter(layer_norm(hidden, layer.ln_1)), layer.c_attn).chunk(3, /*dim=*/2);
+    const auto projections = linear(remade(index, {hidden}, normed(layer.ln_1)), layer.c_attn).chunk(3, /*dim=*/2);
     const QueryKeyValue seen = with_earlier(index, {projections[0], projections[1], projections[2]}, batch);
     const at::Tensor attended = causal_attention(seen, heads(), masks, limits);
     return hidden + token_dropout(row_linear(attended, layer.attn_c_proj), masks, DropoutSite::AttentionOutput);
@@ -64,12 +64,17 @@ class Gpt2Stage final : public TransformerStage {
 
   at::Tensor feed_forward(std::size_t index, const at::Tensor& sum, const MicroBatch& batch) const override {
     const Block& layer = blocks_[index];
-    const at::Tensor inner = gelu(linear(enter(layer_norm(sum, layer.ln_2)), layer.c_fc), Gelu::Tanh);
+    const LinearInput inner = remade(index, {linear(remade(index, {sum}, normed(layer.ln_2)), layer.c_fc)},
+                                     [](const TensorVector& from) { return gelu(from[0], Gelu::Tanh); });
     const Dropout masks = block_dropout(index, batch);
     return sum + token_dropout(row_linear(inner, layer.mlp_c_proj), masks, DropoutSite::FeedForwardOutput);
   }
 
   at::Tensor final_states(const at::Tensor& hidden) const override { return layer_norm(hidden, ln_f_); }
+
+  Remaking::Make normed(const LayerNorm& norm) const {
+    return [this, &norm](const TensorVector& from) { return enter(layer_norm(from[0], norm)); };
+  }
 
   std::vector<Block> blocks_;
   at::Tensor wte_;  // [V, H]; undefined without the embedding

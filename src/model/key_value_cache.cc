@@ -1,11 +1,11 @@
 #include "model/key_value_cache.h"
 
 #include <ATen/ATen.h>
-#include <torch/csrc/autograd/custom_function.h>
 
 #include <utility>
 
 #include "core/invariant.h"
+#include "model/autograd.h"
 
 namespace chimera {
 
@@ -47,33 +47,26 @@ at::Tensor KeyValueCache::take_own(CachedTensor& cached, const at::Tensor& gradi
 }
 
 struct KeyValueCache::CacheFunction : torch::autograd::Function<KeyValueCache::CacheFunction> {
-  struct Place : torch::CustomClassHolder {
+  struct Place {
     std::shared_ptr<KeyValueCache> cached;
     std::size_t block = 0;
     std::int64_t first = 0;
   };
 
-  static torch::autograd::variable_list forward(torch::autograd::AutogradContext* context, const at::Tensor& key,
-                                                const at::Tensor& value, const std::shared_ptr<KeyValueCache>& cached,
-                                                std::size_t block, std::int64_t first) {
+  static variable_list forward(AutogradContext* context, const at::Tensor& key, const at::Tensor& value,
+                               const std::shared_ptr<KeyValueCache>& cached, std::size_t block, std::int64_t first) {
     // Blocks of the stage appear in order at the first slice.
     auto& blocks = cached->blocks_;
     if (block >= blocks.size()) blocks.resize(block + 1);
-    auto place = c10::make_intrusive<Place>();
-    place->cached = cached;
-    place->block = block;
-    place->first = first;
-    context->saved_data["place"] = at::IValue::make_capsule(std::move(place));
+    hold(context, "place", Place{cached, block, first});
     return {cached->append(blocks[block].keys, key, first), cached->append(blocks[block].values, value, first)};
   }
 
-  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
-                                                 const torch::autograd::variable_list& gradients) {
-    const auto place = c10::static_intrusive_pointer_cast<Place>(context->saved_data["place"].toCapsule());
-    auto& block = place->cached->blocks_[place->block];
-    return {KeyValueCache::take_own(block.keys, gradients[0], place->first),
-            KeyValueCache::take_own(block.values, gradients[1], place->first), at::Tensor(), at::Tensor(),
-            at::Tensor()};
+  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    const auto& [cached, number, first] = held<Place>(context, "place");
+    auto& block = cached->blocks_[number];
+    return {take_own(block.keys, gradients[0], first), take_own(block.values, gradients[1], first), at::Tensor(),
+            at::Tensor(), at::Tensor()};
   }
 };
 

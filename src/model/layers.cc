@@ -2,12 +2,12 @@
 
 #include <ATen/ATen.h>
 #include <torch/csrc/autograd/autograd.h>
-#include <torch/csrc/autograd/custom_function.h>
 #include <cmath>
 #include <limits>
 #include <optional>
 
 #include "core/reject.h"
+#include "model/autograd.h"
 
 // Three kinds of attention share this file. attention() calls ATen's fused kernels or, with dropout, computes the
 // probabilities in steps. PartsAttentionFunction computes causal attention on the CPU part by part, for documents that
@@ -16,9 +16,6 @@
 
 namespace chimera {
 namespace {
-
-using torch::autograd::AutogradContext;
-using torch::autograd::variable_list;
 
 constexpr double kNoDropout = 0;                                     // argument of ATen's attention
 constexpr double kNever = -std::numeric_limits<double>::infinity();  // score of a key that is hidden
@@ -65,23 +62,17 @@ struct PackedSwigluFunction : torch::autograd::Function<PackedSwigluFunction> {
 
 using RepeatedFunction = std::function<at::Tensor(const at::Tensor&)>;
 
-struct HeldFunction : torch::CustomClassHolder {
-  explicit HeldFunction(RepeatedFunction function) : run(std::move(function)) {}
-  RepeatedFunction run;
-};
-
 /// Runs the backward of the second call inside its own backward, as PyTorch's reentrant checkpoints do. Layers then add
 /// to the gradients of their parameters directly or through the queue.
 struct CheckpointFunction : torch::autograd::Function<CheckpointFunction> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& input, const RepeatedFunction& function) {
     context->save_for_backward({input});
-    context->saved_data["function"] = at::IValue::make_capsule(c10::make_intrusive<HeldFunction>(function));
-    save_queue(context);
+    hold(context, "function", function);
+    hold(context, "queue", WeightGradients::current());
     return function(input);
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& output_gradients) {
-    const auto function = c10::static_intrusive_pointer_cast<HeldFunction>(context->saved_data["function"].toCapsule());
     // A new leaf, at which the inner backward stops. Its gradient is the result.
     const at::Tensor input = context->get_saved_variables()[0].detach().requires_grad_();
     at::Tensor output;
@@ -89,8 +80,8 @@ struct CheckpointFunction : torch::autograd::Function<CheckpointFunction> {
       const at::AutoGradMode with_graph(true);
       // The layers inside save the current queue again. It must be the queue of the first call: by now another
       // micro-batch's queue may be current on this thread.
-      const WeightGradients::Scope scope(saved_queue(context));
-      output = function->run(input);
+      const WeightGradients::Scope scope(held<WeightGradients::Pointer>(context, "queue"));
+      output = held<RepeatedFunction>(context, "function")(input);
     }
     // Not grad(): parameters inside accumulate as in a backward without a checkpoint, with the same bits.
     torch::autograd::backward({output}, {output_gradients[0]});
@@ -235,11 +226,6 @@ class PartAttention {
   at::Tensor value_;
 };
 
-struct HeldParts : torch::CustomClassHolder {
-  explicit HeldParts(AttentionParts held) : parts(std::move(held)) {}
-  AttentionParts parts;
-};
-
 /// Computes the attention of each part by itself, so that tokens of other parts cost nothing. Parts contain every query
 /// once, and every key at most once.
 struct PartsAttentionFunction : torch::autograd::Function<PartsAttentionFunction> {
@@ -260,20 +246,19 @@ struct PartsAttentionFunction : torch::autograd::Function<PartsAttentionFunction
       PartAttention(part, query, key, value)
           .forward(PartAttention::queries_of(part, output), PartAttention::queries_of(part, sums));
     }
-    context->saved_data["parts"] = at::IValue::make_capsule(c10::make_intrusive<HeldParts>(parts));
+    hold(context, "parts", parts);
     context->save_for_backward({query, key, value, output, sums});
     return output;
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& output_gradients) {
     const auto saved = context->get_saved_variables();
-    const auto held = c10::static_intrusive_pointer_cast<HeldParts>(context->saved_data["parts"].toCapsule());
     const at::Tensor query = at::empty_like(saved[0]);
     // Queries of a slice may attend to no token of an earlier document.
     const bool skips = saved[0].size(2) != saved[1].size(2);
     const at::Tensor key = skips ? at::zeros_like(saved[1]) : at::empty_like(saved[1]);
     const at::Tensor value = skips ? at::zeros_like(saved[2]) : at::empty_like(saved[2]);
-    for (const AttentionPart& part : held->parts) {
+    for (const AttentionPart& part : held<AttentionParts>(context, "parts")) {
       const auto own = [&](const at::Tensor& all) { return PartAttention::queries_of(part, all); };
       PartAttention(part, saved[0], saved[1], saved[2])
           .backward(own(output_gradients[0]), own(saved[3]), own(saved[4]), own(query),
@@ -292,7 +277,7 @@ struct LayerNormFunction : torch::autograd::Function<LayerNormFunction> {
     auto [output, mean, scale] = at::native_layer_norm(input, weight.sizes(), weight, bias, epsilon);
     context->save_for_backward({input, mean, scale});
     save_leaves(context, {weight, bias});
-    save_queue(context);
+    hold(context, "queue", WeightGradients::current());
     return output;
   }
 
@@ -304,7 +289,7 @@ struct LayerNormFunction : torch::autograd::Function<LayerNormFunction> {
     const auto [input_gradient, weight_term, bias_term] = at::native_layer_norm_backward(
         output_gradients[0].contiguous(), saved[0], weight.sizes(), saved[1], saved[2], weight, bias,
         {context->needs_input_grad(0), weight.requires_grad(), bias.requires_grad()});
-    const auto queue = saved_queue(context);
+    const auto queue = held<WeightGradients::Pointer>(context, "queue");
     queue->submit([=, weight_term = weight_term, bias_term = bias_term, queue = queue.get()] {
       if (weight_term.defined()) add_to_gradient(weight, weight_term, queue);
       if (bias_term.defined()) add_to_gradient(bias, bias_term, queue);
@@ -331,6 +316,8 @@ at::Tensor flash_attention(const QueryKeyValue& split) {
 }
 
 }  // namespace
+
+thread_local bool StayOnDevice::active_ = false;
 
 const at::Tensor& only_value(const TensorVector& values) {
   if (values.size() != 1) reject("takes one tensor, but gets {}", values.size());

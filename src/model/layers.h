@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/scoped_value.h"
 #include "model/dropout.h"
 #include "model/linear.h"
 
@@ -123,6 +124,16 @@ using LayerFactory = std::function<Layer()>;
 [[nodiscard]] at::Tensor recompute_in_backward(const std::function<at::Tensor(const at::Tensor&)>& function,
                                                const at::Tensor& input);
 
+/// Scope in which tensors that autograd saves on this thread stay on the device if activations are offloaded.
+class StayOnDevice : ScopedValue<bool> {
+ public:
+  explicit StayOnDevice(bool stay) : ScopedValue(active_, active_ || stay) {}
+  [[nodiscard]] static bool is_active() { return active_; }
+
+ private:
+  static thread_local bool active_;
+};
+
 /// Value in targets for tokens that do not count in the loss.
 inline constexpr std::int64_t kIgnored = -100;
 
@@ -144,17 +155,19 @@ struct QueryKeyValue {
 /// Exact, or GPT-2's tanh approximation of x * Phi(x).
 enum class Gelu : std::uint8_t { Exact, Tanh };
 
+/// Returns the layer norm of `input` [..., H] over its last dimension, in the same shape.
 [[nodiscard]] at::Tensor layer_norm(const at::Tensor& input, const LayerNorm& layer);
 
 [[nodiscard]] at::Tensor gelu(const at::Tensor& input, Gelu kind);
 
-/// Consecutive queries that attend to consecutive keys, the last of which are their own.
+/// Consecutive queries that attend causally to consecutive keys of the same samples. The last of these keys are the
+/// keys of the queries' own tokens.
 struct AttentionPart {
-  std::int64_t first_sample = 0;
+  std::int64_t first_sample = 0;  ///< in the micro-batch
   std::int64_t samples = 0;
-  std::int64_t first_query = 0;
+  std::int64_t first_query = 0;  ///< counted from the first query, which in a slice is not the first token
   std::int64_t queries = 0;
-  std::int64_t first_key = 0;
+  std::int64_t first_key = 0;  ///< counted from the first token of the sequence
   std::int64_t keys = 0;
 };
 using AttentionParts = std::vector<AttentionPart>;
@@ -172,8 +185,9 @@ struct AttentionLimits {
                                           const Dropout& masks = {}, const AttentionLimits& limits = {});
 
 /// Returns how the queries from token `first` on are limited to the tokens of their own documents: by parts, whose cost
-/// is the sum of the documents' squared lengths, or by document_mask() on a device or with dropout. Empty if each
-/// sample is one document. All blocks of a stage use the same limits.
+/// is the sum of the documents' squared lengths, or by document_mask() on a device or if `dropout` (whether attention
+/// has dropout). Empty if each sample is one document, except for a mask. `documents` is as in document_mask(). All
+/// blocks of a stage use the same limits.
 [[nodiscard]] AttentionLimits document_limits(const at::Tensor& documents, at::ScalarType type, std::int64_t first,
                                               bool dropout);
 

@@ -1,20 +1,18 @@
 #include "model/linear.h"
 
 #include <ATen/ATen.h>
-#include <torch/csrc/autograd/custom_function.h>
 #include <torch/csrc/autograd/engine.h>
 #include <algorithm>
 #include <optional>
 #include <utility>
+
+#include "model/autograd.h"
 
 namespace chimera {
 namespace {
 
 // Per thread, because ranks may be threads of one process, and the forward of a pair runs on a helper thread.
 thread_local WeightGradients::Pointer current_queue;
-
-using torch::autograd::AutogradContext;
-using torch::autograd::variable_list;
 
 /// [..., n] -> [rows, n]
 at::Tensor rows_of(const at::Tensor& x) { return x.reshape({-1, x.size(-1)}); }
@@ -38,16 +36,25 @@ void add_product(at::Tensor sum, const at::Tensor& left, const at::Tensor& right
 /// Autograd computes only the input gradient; the weight gradient goes through the queue.
 struct LinearFunction : torch::autograd::Function<LinearFunction> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& input, const at::Tensor& weight,
-                            const std::optional<at::Tensor>& bias, WeightLayout layout) {
-    context->save_for_backward({input});
+                            const std::optional<at::Tensor>& bias, WeightLayout layout, const LinearInput& kept) {
+    context->save_for_backward(kept.remaking ? kept.from : variable_list{input});
+    if (kept.remaking) {
+      kept.remaking->add_reader();
+      context->saved_data["remaking"] = at::IValue::make_capsule(kept.remaking);
+    }
     save_leaves(context, {weight, bias.value_or(at::Tensor())});
     context->saved_data["layout"] = static_cast<std::int64_t>(layout);
-    save_queue(context);
+    hold(context, "queue", WeightGradients::current());
     return at::linear(input, out_in({weight, {}, layout}), bias);
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& output_gradients) {
-    const at::Tensor saved = context->get_saved_variables()[0];
+    const auto remaking = context->saved_data.find("remaking");
+    const variable_list kept = context->get_saved_variables();
+    const at::Tensor saved =
+        remaking == context->saved_data.end()
+            ? kept[0]
+            : c10::static_intrusive_pointer_cast<Remaking>(remaking->second.toCapsule())->read(kept);
     const std::vector<at::Tensor> leaves = saved_leaves(context);
     const auto layout = static_cast<WeightLayout>(context->saved_data["layout"].toInt());
     // The parameters themselves, and not copies that save_for_backward() may give: their grad() is the place to add to.
@@ -57,15 +64,23 @@ struct LinearFunction : torch::autograd::Function<LinearFunction> {
     // The input of a first stage needs no gradient.
     if (context->needs_input_grad(0)) input_gradient = output_gradient.matmul(out_in(layer));
     // Detached: a graph would keep the stage's input and its gradient until W.
-    const auto queue = saved_queue(context);
+    const auto queue = held<WeightGradients::Pointer>(context, "queue");
     queue->submit([layer, input = rows_of(saved.detach()), rows = rows_of(output_gradient), queue = queue.get()] {
       add_weight_gradient(layer, input, rows, /*factor=*/{}, queue);
     });
-    return {input_gradient, at::Tensor(), at::Tensor(), at::Tensor()};
+    return {input_gradient, at::Tensor(), at::Tensor(), at::Tensor(), at::Tensor()};
   }
 };
 
 }  // namespace
+
+at::Tensor Remaking::read(const std::vector<at::Tensor>& from) {
+  const at::NoGradGuard no_graph;
+  if (!made_.defined()) made_ = make_(from);
+  at::Tensor made = made_;
+  if (++reads_ % readers_ == 0) made_.reset();
+  return made;
+}
 
 void WeightGradients::submit(std::function<void()> add) {
   if (deferred_) {
@@ -128,26 +143,7 @@ const WeightGradients::Pointer& WeightGradients::current() {
   return current_queue;
 }
 
-WeightGradients::Scope::Scope(Pointer queue) : before_(std::exchange(current_queue, std::move(queue))) {}
-
-WeightGradients::Scope::~Scope() { current_queue = std::move(before_); }
-
-void save_leaves(torch::autograd::AutogradContext* context, std::vector<at::Tensor> leaves) {
-  // Not save_for_backward(): it may return new tensors, to which no gradient is attached.
-  context->saved_data["leaves"] = std::move(leaves);
-}
-
-std::vector<at::Tensor> saved_leaves(torch::autograd::AutogradContext* context) {
-  return context->saved_data["leaves"].toTensorVector();
-}
-
-void save_queue(torch::autograd::AutogradContext* context) {
-  context->saved_data["queue"] = at::IValue::make_capsule(WeightGradients::current());
-}
-
-WeightGradients::Pointer saved_queue(torch::autograd::AutogradContext* context) {
-  return c10::static_intrusive_pointer_cast<WeightGradients>(context->saved_data["queue"].toCapsule());
-}
+WeightGradients::Scope::Scope(Pointer queue) : ScopedValue(current_queue, std::move(queue)) {}
 
 void add_to_gradient(const at::Tensor& parameter, const at::Tensor& term, WeightGradients* queue) {
   const at::NoGradGuard no_graph;
@@ -165,8 +161,8 @@ std::optional<at::Tensor> bias_of(const Linear& layer) {
   return layer.bias.defined() ? std::optional(layer.bias) : std::nullopt;
 }
 
-at::Tensor linear(const at::Tensor& input, const Linear& layer) {
-  return LinearFunction::apply(input, layer.weight, bias_of(layer), layer.layout);
+at::Tensor linear(const LinearInput& input, const Linear& layer) {
+  return LinearFunction::apply(input.value, layer.weight, bias_of(layer), layer.layout, input);
 }
 
 at::Tensor gradient_of(at::Tensor parameter) {

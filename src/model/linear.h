@@ -15,11 +15,10 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <utility>
 #include <vector>
 
-namespace torch::autograd {
-struct AutogradContext;
-}
+#include "core/scoped_value.h"
 
 namespace chimera {
 
@@ -45,15 +44,8 @@ class WeightGradients : public torch::CustomClassHolder {
   [[nodiscard]] static const Pointer& current();
 
   /// Makes `queue` the current queue of this thread.
-  class Scope {
-   public:
+  struct Scope : ScopedValue<Pointer> {
     explicit Scope(Pointer queue);
-    ~Scope();
-    Scope(const Scope&) = delete;
-    Scope& operator=(const Scope&) = delete;
-
-   private:
-    Pointer before_;
   };
 
  private:
@@ -65,15 +57,6 @@ class WeightGradients : public torch::CustomClassHolder {
   std::vector<at::Tensor> terms_;  // [i]: what to add to sums_[i]
 };
 
-/// Saves parameters in the context of a layer's forward, so that backward can add to their gradients. (The tensors that
-/// save_for_backward() gives back may be copies without gradients.)
-void save_leaves(torch::autograd::AutogradContext* context, std::vector<at::Tensor> leaves);
-/// Returns the tensors that save_leaves() saved.
-[[nodiscard]] std::vector<at::Tensor> saved_leaves(torch::autograd::AutogradContext* context);
-/// Saves the current queue in the context of a layer's forward.
-void save_queue(torch::autograd::AutogradContext* context);
-/// Returns the queue that save_queue() saved.
-[[nodiscard]] WeightGradients::Pointer saved_queue(torch::autograd::AutogradContext* context);
 /// Adds `term` to the parameter's gradient, through the queue if it is not null.
 void add_to_gradient(const at::Tensor& parameter, const at::Tensor& term, WeightGradients* queue);
 
@@ -87,6 +70,34 @@ struct Linear {
   WeightLayout layout = WeightLayout::OutIn;
 };
 
+/// Makes an input of linear layers again in their backwards, once for all of them.
+class Remaking : public torch::CustomClassHolder {
+ public:
+  using Make = std::function<at::Tensor(const std::vector<at::Tensor>& from)>;
+  /// `make` must be deterministic and give the same bits as in the forward.
+  explicit Remaking(Make make) : make_(std::move(make)) {}
+  /// Counts a layer whose backward will call read().
+  void add_reader() { ++readers_; }
+  /// Returns the input. The first of the counted readers makes it with `from`, and the last one frees it.
+  [[nodiscard]] at::Tensor read(const std::vector<at::Tensor>& from);
+
+ private:
+  Make make_;
+  std::int64_t readers_ = 0;
+  std::int64_t reads_ = 0;
+  at::Tensor made_;  // between the first and the last reader
+};
+
+/// The input of linear layers.
+struct LinearInput {
+  LinearInput(at::Tensor input) : value(std::move(input)) {}  // NOLINT(google-explicit-constructor): usually no more
+  at::Tensor value;
+  /// If `remaking` is set, the layers keep these tensors for backward instead of `value`, and make `value` of them
+  /// again.
+  std::vector<at::Tensor> from = {};
+  c10::intrusive_ptr<Remaking> remaking = {};
+};
+
 /// Returns a view of the weight with shape [out, in].
 [[nodiscard]] at::Tensor out_in(const Linear& layer);
 /// Returns the bias, or nothing if the layer has none.
@@ -95,9 +106,9 @@ struct Linear {
 /// Applies the layer: input [..., in] -> [..., out]. Backward accumulates into the gradients of weight and bias,
 /// through the WeightGradients queue that was current in the forward. These gradients may be undefined or of a wider
 /// type. Between I and W, only the input and the output's gradient are kept.
-[[nodiscard]] at::Tensor linear(const at::Tensor& input, const Linear& layer);
+[[nodiscard]] at::Tensor linear(const LinearInput& input, const Linear& layer);
 
-/// Returns the parameter's gradient; makes zeros if it is undefined.
+/// Returns the parameter's gradient; if it is undefined, first sets it to zeros.
 [[nodiscard]] at::Tensor gradient_of(at::Tensor parameter);
 
 /// Divides a dimension of a matrix product on a GPU into parts, because the fast kernels for 16-bit types need sizes

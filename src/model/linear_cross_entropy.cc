@@ -1,15 +1,14 @@
 #include "model/linear_cross_entropy.h"
 
 #include <ATen/ATen.h>
-#include <torch/csrc/autograd/custom_function.h>
 
 #include <limits>
 #include <optional>
 #include <utility>
 
 #include "core/invariant.h"
+#include "model/autograd.h"
 #include "model/layers.h"
-#include "model/linear.h"
 #include "model_config/footprint.h"
 
 // solve() walks over chunks of tokens: logits, loss, gradient of the logits, and its product with the matrix (the
@@ -19,9 +18,6 @@
 
 namespace chimera {
 namespace {
-
-using torch::autograd::AutogradContext;
-using torch::autograd::variable_list;
 
 /// What forward and weight gradient both need. It lives from the forward to op W.
 struct Problem {
@@ -210,7 +206,7 @@ void add_weight_gradients(const Problem& problem, at::Tensor last_logit_gradient
   }
 }
 
-struct Kept : torch::CustomClassHolder {
+struct Kept {
   Problem problem;
   Result result;
   WeightGradients::Pointer queue;
@@ -221,25 +217,25 @@ struct LinearCrossEntropyFunction : torch::autograd::Function<LinearCrossEntropy
                             const std::optional<at::Tensor>& /*bias*/, Problem problem) {
     // The gradients are computed now, for a gradient of 1 of the loss. Backward multiplies them by the actual gradient,
     // because everything is linear in it.
-    auto kept = c10::make_intrusive<Kept>();
+    Kept kept;
     problem.hidden = hidden.detach();  // a graph would keep all earlier tensors until W
-    kept->result = solve(problem, /*with_gradients=*/true);
-    kept->problem = std::move(problem);
+    kept.result = solve(problem, /*with_gradients=*/true);
+    kept.problem = std::move(problem);
     // The queue of this forward: backward may run when another micro-batch is current.
-    kept->queue = WeightGradients::current();
-    at::Tensor loss = std::exchange(kept->result.loss, {});
-    context->saved_data["kept"] = at::IValue::make_capsule(std::move(kept));
+    kept.queue = WeightGradients::current();
+    at::Tensor loss = std::exchange(kept.result.loss, {});
+    hold(context, "kept", std::move(kept));
     return loss;
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& output_gradients) {
-    const auto kept = c10::static_intrusive_pointer_cast<Kept>(context->saved_data["kept"].toCapsule());
-    Result result = std::exchange(kept->result, {});
+    Kept& kept = held<Kept>(context, "kept");
+    Result result = std::exchange(kept.result, {});
     require_invariant(result.hidden_gradient.defined(), "the loss of a model ran backward twice");
     const at::Tensor& factor = output_gradients[0];
-    auto add = [problem = std::exchange(kept->problem, {}), last = std::move(result.last_logit_gradient),
+    auto add = [problem = std::exchange(kept.problem, {}), last = std::move(result.last_logit_gradient),
                 factor]() mutable { add_weight_gradients(problem, std::exchange(last, {}), factor); };
-    kept->queue->submit(std::move(add));
+    kept.queue->submit(std::move(add));
     // In place, because nothing else reads it: the result was taken out of `kept`.
     return {result.hidden_gradient.mul_(factor), at::Tensor(), at::Tensor(), at::Tensor()};
   }

@@ -1,6 +1,7 @@
 #include <ATen/ATen.h>
 #include <algorithm>
 
+#include "core/mapped.h"
 #include "core/reject.h"
 #include "model/embedding.h"
 #include "model/rms_norm.h"
@@ -63,7 +64,9 @@ class LlamaStage final : public TransformerStage {
                        const MicroBatch& batch) const override {
     const Block& layer = blocks_[index];
     const Dropout masks = block_dropout(index, batch);
-    const at::Tensor normed = enter(rms_norm(hidden, layer.input_norm));
+    const LinearInput normed = remade(index, {hidden}, [this, &layer](const TensorVector& from) {
+      return enter(rms_norm(from[0], layer.input_norm));
+    });
     const QueryKeyValue seen = with_earlier(index, projections(layer, normed, batch.first_token), batch);
     const at::Tensor attended = causal_attention(seen, heads(), masks, limits);
     return hidden + token_dropout(row_linear(attended, layer.attention_output), masks, DropoutSite::AttentionOutput);
@@ -71,10 +74,16 @@ class LlamaStage final : public TransformerStage {
 
   at::Tensor feed_forward(std::size_t index, const at::Tensor& sum, const MicroBatch& batch) const override {
     const Block& layer = blocks_[index];
-    const at::Tensor gated = enter(rms_norm(sum, layer.post_attention_norm));
-    const std::vector<Linear>& layers = layer.gate_and_up;
-    const at::Tensor inner = layers.size() == 1 ? swiglu(linear(gated, layers[0]))
-                                                : swiglu(linear(gated, layers[0]), linear(gated, layers[1]));
+    TensorVector projected;
+    {
+      const LinearInput normed = remade(index, {sum}, [this, &layer](const TensorVector& from) {
+        return enter(rms_norm(from[0], layer.post_attention_norm));
+      });
+      for (const Linear& each : layer.gate_and_up) projected.push_back(linear(normed, each));
+    }
+    const LinearInput inner = remade(index, std::move(projected), [](const TensorVector& from) {
+      return from.size() == 1 ? swiglu(from[0]) : swiglu(from[0], from[1]);
+    });
     const Dropout masks = block_dropout(index, batch);
     return sum + token_dropout(row_linear(inner, layer.down), masks, DropoutSite::FeedForwardOutput);
   }
@@ -98,9 +107,7 @@ class LlamaStage final : public TransformerStage {
     if (const at::Tensor matrix = may_pack ? packed_for_compute(matrices) : at::Tensor(); matrix.defined()) {
       return {{.weight = matrix}};
     }
-    std::vector<Linear> layers;
-    for (const std::string& name : names) layers.push_back(linear_named(name));
-    return layers;
+    return mapped<Linear>(names, [this](const std::string& name) { return linear_named(name); });
   }
 
   /// Returns whether this rank has only the keys and values of its own queries.
@@ -118,7 +125,7 @@ class LlamaStage final : public TransformerStage {
   }
 
   /// Returns the projections of `normed` [b, L, H], with rotated queries and keys, at positions from `first` on.
-  QueryKeyValue projections(const Block& layer, const at::Tensor& normed, std::int64_t first) const {
+  QueryKeyValue projections(const Block& layer, const LinearInput& normed, std::int64_t first) const {
     const std::vector<Linear>& layers = layer.query_key_value;
     if (layers.size() == 3) {
       return {.query = positioned(linear(normed, layers[0]), layer.query_norm, first),

@@ -46,7 +46,7 @@ using MessageLayout = std::vector<TensorShape>;
 /// the message.
 [[nodiscard]] TensorVector unpack(const at::Tensor& message, const MessageLayout& layout);
 
-/// Returns for example `[2, 3] of Float, [2] of Long without a gradient, nothing`.
+/// Return for example `[2, 3] of Float, [2] of Long without a gradient, nothing`; `nothing` is an undefined tensor.
 [[nodiscard]] std::string describe(const MessageLayout& layout);
 [[nodiscard]] std::string describe(const TensorVector& values);
 

@@ -14,6 +14,7 @@
 #include "core/error.h"
 #include "core/random.h"
 #include "core/reject.h"
+#include "core/scoped_value.h"
 #include "model/dropout.h"
 #include "model/split_backward.h"
 
@@ -53,19 +54,8 @@ bool draws_random_numbers(const nn::Module& module) {
   return attention != nullptr && attention->options.dropout() > 0;
 }
 
-thread_local const Dropout* running = nullptr;  // Of the micro-batch on this thread
-
-/// Scope of an op's layers or loss, for random_bits_in_op().
-class RunningOp {
- public:
-  explicit RunningOp(const MicroBatch& batch) : before_(std::exchange(running, &batch.dropout)) {}
-  ~RunningOp() { running = before_; }
-  RunningOp(const RunningOp&) = delete;
-  RunningOp& operator=(const RunningOp&) = delete;
-
- private:
-  const Dropout* before_;
-};
+/// Settings of the micro-batch whose layers or loss run on this thread, for random_bits_in_op().
+thread_local const Dropout* running = nullptr;
 
 const char* use_in_words(const ModuleUse& use) {
   return use.recomputed ? "if its forward runs again (recomputation)" : "if several workers train copies of it";
@@ -182,13 +172,13 @@ std::uint64_t random_bits_in_op(std::uint64_t seed, std::int64_t layer) {
   return std::uint64_t{words[1]} << 32U | words[0];
 }
 
-ValueGuard::ValueGuard(const std::vector<at::Tensor>& tensors) {
-  for (const at::Tensor& tensor : tensors) saved_.emplace_back(tensor, tensor.clone());
-}
-
-ValueGuard::~ValueGuard() {
-  const at::NoGradGuard no_graph;
-  for (auto& [tensor, value] : saved_) tensor.copy_(value);
+c10::scope_exit<std::function<void()>> keep_values(const std::vector<at::Tensor>& tensors) {
+  std::vector<std::pair<at::Tensor, at::Tensor>> saved;
+  for (const at::Tensor& tensor : tensors) saved.emplace_back(tensor, tensor.clone());
+  return c10::make_scope_exit(std::function<void()>([saved = std::move(saved)] {
+    const at::NoGradGuard no_graph;
+    for (const auto& [tensor, value] : saved) tensor.copy_(value);
+  }));
 }
 
 ModuleStage::ModuleStage(const ModuleStageSpec& spec, std::vector<Layer> layers, const ModuleUse& use)
@@ -226,7 +216,7 @@ TensorVector ModuleStage::received(const at::Tensor& input, const MicroBatch& ba
 }
 
 TensorVector ModuleStage::run(const at::Tensor& input, const MicroBatch& batch) const {
-  const RunningOp op(batch);
+  const ScopedValue op(running, &batch.dropout);
   TensorVector values = received(input, batch);
   for (std::size_t i = 0; i < layers_.size(); ++i) {
     const std::int64_t index = spec_.first_layer + static_cast<std::int64_t>(i);
@@ -245,7 +235,7 @@ at::Tensor ModuleStage::scaled_loss(const TensorVector& values, const MicroBatch
   if (values.size() != 1) {
     throw ConfigError(fmt::format("{} gives {} tensors to the loss, which takes one", name(), values.size()));
   }
-  const RunningOp op(batch);
+  const ScopedValue op(running, &batch.dropout);
   const LossSum loss = call_user([&] { return spec_.loss->sum(values.front(), batch.targets); },
                                  [&] { return fmt::format("the loss, on an output {}", describe(values)); });
   if (loss.sum.dim() != 0) reject("the loss must be a sum, one number, not {}", describe(TensorVector{loss.sum}));
@@ -270,7 +260,7 @@ at::Tensor ModuleStage::message(const TensorVector& values) {
 
 at::Tensor ModuleStage::first_output(const at::Tensor& input, const MicroBatch& batch) {
   const at::NoGradGuard no_graph;
-  const ValueGuard unchanged(buffers());
+  const auto unchanged = keep_values(buffers());
   at::Tensor output = forward(input, batch);
   if (spec_.loss == nullptr && !is_plain(sent_)) {
     const at::AutoGradMode with_graph(true);  // Tells which tensors have gradients

@@ -6,6 +6,7 @@
 // cannot be used with some schedules: layers with buffers if the model has replicas, and layers with random numbers if
 // a forward runs twice. The constructor of a stage checks this.
 
+#include <c10/util/ScopeExit.h>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -59,17 +60,8 @@ struct ModuleStageSpec {
   const Loss* loss = nullptr;  // borrowed; last stage only
 };
 
-/// Scope that restores the values of tensors at its end.
-class ValueGuard {
- public:
-  explicit ValueGuard(const std::vector<at::Tensor>& tensors);
-  ~ValueGuard();
-  ValueGuard(const ValueGuard&) = delete;
-  ValueGuard& operator=(const ValueGuard&) = delete;
-
- private:
-  std::vector<std::pair<at::Tensor, at::Tensor>> saved_;
-};
+/// Restores the values of tensors at the end of the result's scope.
+[[nodiscard]] c10::scope_exit<std::function<void()>> keep_values(const std::vector<at::Tensor>& tensors);
 
 /// Consecutive layers of a user's model. Parameter names are the global layer index and the name in the module:
 /// `3.weight`.
@@ -80,20 +72,20 @@ class ModuleStage final : public Stage {
   /// differ in type or device.
   ModuleStage(const ModuleStageSpec& spec, std::vector<Layer> layers, const ModuleUse& use);
 
-  /// Takes and returns messages (message_layout.h), or returns the loss on the last stage. Throws ConfigError if a
-  /// layer fails, writes to the stage's input, or returns an output that does not fit output_layout(). Also throws it
-  /// if the loss is not one number, or its count is not Loss::count. An exception
-  /// of Python in a layer (UserCodeError) is thrown again as one, with the layer named.
+  /// Takes and returns messages (message_layout.h), or returns the loss on the last stage, scaled as in
+  /// Stage::forward(). Throws ConfigError if a layer fails, writes to the stage's input, or returns an output that does
+  /// not fit output_layout(). Also throws it if the loss is not one number, or its count is not Loss::count. If a layer
+  /// in Python throws, throws UserCodeError, which names the layer.
   [[nodiscard]] at::Tensor forward(const at::Tensor& input, const MicroBatch& batch) override;
 
   /// Runs the layers once before training, to find output_layout(), and returns the output. Runs without an autograd
   /// graph, and restores buffers.
   [[nodiscard]] at::Tensor first_output(const at::Tensor& input, const MicroBatch& batch);
-  /// Returns the tensors in a message to the next stage; empty before the first forward, and on the last stage.
+  /// Returns the layout of messages to the next stage; empty before the first forward, and on the last stage.
   [[nodiscard]] const MessageLayout& output_layout() const { return sent_; }
   /// Sets output_layout(), if another rank has found it.
   void set_output_layout(MessageLayout layout) { sent_ = std::move(layout); }
-  /// Sets the tensors in a message from the previous stage.
+  /// Sets the layout of messages from the previous stage. Without a call, a message is one tensor.
   void set_input_layout(MessageLayout layout) { received_ = std::move(layout); }
 
   /// Returns all parameters, trained or not, and buffers, by global name.

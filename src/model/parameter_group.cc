@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "core/invariant.h"
+#include "core/mapped.h"
 #include "core/shared_memory.h"
 
 namespace chimera {
@@ -42,9 +43,7 @@ at::Tensor shared_zeros(std::int64_t count, const at::TensorOptions& options) {
   return at::from_blob(data, {count}, release, options);
 }
 
-OwnerScope::OwnerScope(Owners owners) : owners_(std::move(owners)) { current_scope = this; }
-
-OwnerScope::~OwnerScope() { current_scope = nullptr; }
+OwnerScope::OwnerScope(Owners owners) : ScopedValue(current_scope, this), owners_(std::move(owners)) {}
 
 std::vector<std::size_t> OwnerScope::owners(const std::vector<Parameter>& parameters) {
   return current_scope == nullptr ? std::vector<std::size_t>{} : current_scope->owners_(parameters);
@@ -84,9 +83,7 @@ void ParameterGroup::sort_by_owner() {
   std::ranges::stable_sort(order, {}, [&](std::size_t p) { return owners_[p]; });
   // Sorted by owner, so that the parameters of an owner lie side by side in the flat gradients, and a reduce-scatter
   // gives each rank one range.
-  std::vector<Parameter> sorted;
-  for (const std::size_t p : order) sorted.push_back(parameters_[p]);
-  parameters_ = std::move(sorted);
+  parameters_ = mapped<Parameter>(order, [this](std::size_t p) { return parameters_[p]; });
   std::ranges::sort(owners_);
 }
 
@@ -123,11 +120,8 @@ std::vector<std::size_t> owners_of(const std::vector<std::int64_t>& sizes, std::
 
 std::vector<std::size_t> owners_of(const ParameterGroup& group, std::size_t members) {
   if (members > 1 && !group.owners().empty()) return group.owners();
-  std::vector<std::int64_t> sizes;
-  for (const Parameter& parameter : group.parameters()) {
-    sizes.push_back(std::max(parameter.whole_elements, parameter.value.numel()));
-  }
-  return owners_of(sizes, members);
+  const auto size_of = [](const Parameter& one) { return std::max(one.whole_elements, one.value.numel()); };
+  return owners_of(mapped<std::int64_t>(group.parameters(), size_of), members);
 }
 
 std::vector<std::int64_t> shard_sizes(ParameterGroup& group, std::size_t members) {

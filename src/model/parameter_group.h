@@ -13,6 +13,8 @@
 #include <string>
 #include <vector>
 
+#include "core/scoped_value.h"
+
 namespace chimera {
 
 /// Returns a tensor of `count` zeros. On the CPU it is in shared memory that other processes can map
@@ -22,14 +24,11 @@ namespace chimera {
 struct Parameter;
 
 /// Scope in which `owners` may choose the owner of each parameter of a group that this thread makes. An owner is the
-/// index of a worker among the workers that hold the group. Such a group is sorted by owner.
-class OwnerScope {
+/// index of a worker among the workers that hold the group. The parameters of such a group are sorted by owner.
+class OwnerScope : ScopedValue<const OwnerScope*> {
  public:
   using Owners = std::function<std::vector<std::size_t>(const std::vector<Parameter>& parameters)>;
   explicit OwnerScope(Owners owners);
-  ~OwnerScope();
-  OwnerScope(const OwnerScope&) = delete;
-  OwnerScope& operator=(const OwnerScope&) = delete;
 
   /// Returns [parameter]: the owners that the current scope gives; empty without a scope.
   [[nodiscard]] static std::vector<std::size_t> owners(const std::vector<Parameter>& parameters);
@@ -51,8 +50,7 @@ struct Parameter {
 class ParameterGroup {
  public:
   virtual ~ParameterGroup() = default;
-  ParameterGroup(const ParameterGroup&) = delete;
-  ParameterGroup& operator=(const ParameterGroup&) = delete;
+  ParameterGroup& operator=(ParameterGroup&&) = delete;
 
   [[nodiscard]] const std::vector<Parameter>& parameters() const { return parameters_; }
   /// Returns the flat tensor with all gradients in the order of parameters(). Each starts at a multiple of 64 bytes;
@@ -110,7 +108,8 @@ class TiedWeight final : public ParameterGroup {
 
 /// Return [parameter]: its owner, 0 .. members - 1. All elements are cut into `members` equal shares in order, and the
 /// worker whose share contains the middle of a parameter owns it. So owners ascend, and a worker may own nothing.
-/// `sizes` are the elements of whole parameters, also with tensor parallelism. Owners that the group has win.
+/// `sizes` are the elements of whole parameters, also with tensor parallelism. If the group has owners of an
+/// OwnerScope, the second function returns these.
 [[nodiscard]] std::vector<std::size_t> owners_of(const std::vector<std::int64_t>& sizes, std::size_t members);
 [[nodiscard]] std::vector<std::size_t> owners_of(const ParameterGroup& group, std::size_t members);
 

@@ -4,22 +4,19 @@
 #include <ATen/Dispatch.h>
 #include <ATen/OpMathType.h>
 #include <ATen/Parallel.h>
-#include <torch/csrc/autograd/custom_function.h>
 
 #include <algorithm>
 #include <array>
 #include <cmath>
 #include <utility>
 
+#include "model/autograd.h"
 #include "model/linear.h"
 
 // Fused on the CPU: ATen would pass over the hidden states about six times.
 
 namespace chimera {
 namespace {
-
-using torch::autograd::AutogradContext;
-using torch::autograd::variable_list;
 
 /// Partial sums, which compilers vectorize.
 template <class Wide, class Term>
@@ -150,7 +147,7 @@ struct FusedRmsNormFunction : torch::autograd::Function<FusedRmsNormFunction> {
     context->save_for_backward({input, scales});
     // Through the queue, as linear() does. On the CPU, autograd adds the weight's gradient already in op I.
     save_leaves(context, {weight});
-    save_queue(context);
+    hold(context, "queue", WeightGradients::current());
     return output;
   }
 
@@ -160,7 +157,7 @@ struct FusedRmsNormFunction : torch::autograd::Function<FusedRmsNormFunction> {
     const auto [input_gradient, term] =
         at::_fused_rms_norm_backward(output_gradients[0].contiguous(), saved[0], weight.sizes(), saved[1], weight,
                                      {context->needs_input_grad(0), weight.requires_grad()});
-    const auto queue = saved_queue(context);
+    const auto queue = held<WeightGradients::Pointer>(context, "queue");
     queue->submit([=, term = term, queue = queue.get()] {
       if (term.defined()) add_to_gradient(weight, term, queue);
     });

@@ -4,17 +4,15 @@
 #include <ATen/Dispatch.h>
 #include <ATen/OpMathType.h>
 #include <ATen/Parallel.h>
-#include <torch/csrc/autograd/custom_function.h>
 #include <algorithm>
 #include <numbers>
+
+#include "model/autograd.h"
 
 // Rotation in one pass; ATen operations would take about six, and keep their results.
 
 namespace chimera {
 namespace {
-
-using torch::autograd::AutogradContext;
-using torch::autograd::variable_list;
 
 /// Rotates one head: `in` and `out` [2 * half] must not overlap; `direction` is 1 or -1 (inverse).
 template <class Element>

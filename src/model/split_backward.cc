@@ -3,7 +3,6 @@
 #include <ATen/ATen.h>
 #include <c10/util/intrusive_ptr.h>
 #include <torch/csrc/autograd/autograd.h>
-#include <torch/csrc/autograd/custom_function.h>
 #include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/function_hook.h>
@@ -19,6 +18,7 @@
 #include <utility>
 #include <vector>
 
+#include "model/autograd.h"
 #include "model/linear.h"
 
 // In op I, the engine runs from the output to the input only (a Path). The nodes of the path whose other edges lead to
@@ -29,11 +29,9 @@
 namespace chimera {
 namespace {
 
-using torch::autograd::AutogradContext;
 using torch::autograd::Edge;
 using torch::autograd::edge_list;
 using torch::autograd::Node;
-using torch::autograd::variable_list;
 using NodePointer = decltype(Edge::function);  // shared or intrusive, depending on the version of torch
 using TensorFunction = std::function<at::Tensor(const at::Tensor&)>;
 
@@ -155,7 +153,7 @@ struct Start {
 
 /// The inner graph of one call of `function`, from a leaf that replaces the input. The outer graph has only
 /// SplitFunction.
-struct Graph : torch::CustomClassHolder {
+struct Graph {
   at::Tensor input;
   at::Tensor output;
   WeightGradients::Pointer queue;
@@ -298,23 +296,21 @@ std::pair<at::Tensor, Start> input_gradient(const Graph& graph, const at::Tensor
 struct SplitFunction : torch::autograd::Function<SplitFunction> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& input, const at::Tensor& /*anchor*/,
                             const TensorFunction* function) {
-    auto graph = c10::make_intrusive<Graph>();
+    Graph graph;
     {
       const at::AutoGradMode with_graph(true);
       // A leaf of the inner graph, so that both graphs can run, and be freed, separately.
-      graph->input = input.detach().requires_grad_(input.requires_grad());
-      graph->output = (*function)(graph->input);
+      graph.input = input.detach().requires_grad_(input.requires_grad());
+      graph.output = (*function)(graph.input);
     }
-    graph->queue = WeightGradients::current();
-    at::Tensor result = graph->output.detach();
-    context->saved_data["graph"] = at::IValue::make_capsule(std::move(graph));
-    return result;
+    graph.queue = WeightGradients::current();
+    hold(context, "graph", graph);
+    return graph.output.detach();
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& output_gradients) {
     // Taken out, so that the graph is freed as soon as it has run.
-    const auto kept = c10::static_intrusive_pointer_cast<Graph>(context->saved_data["graph"].toCapsule());
-    const Graph graph = std::exchange(*kept, Graph());
+    const Graph graph = std::exchange(held<Graph>(context, "graph"), Graph());
     if (!graph.output.requires_grad()) {  // Nothing trained, and no use of the input that has a gradient
       const at::Tensor none = graph.input.requires_grad() ? at::zeros_like(graph.input) : at::Tensor();
       return {none, at::Tensor(), at::Tensor()};

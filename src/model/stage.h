@@ -37,11 +37,12 @@ struct MicroBatch {
   at::Tensor documents = {};
   /// Further arguments of a user's first layer.
   std::vector<at::Tensor> more_inputs = {};
-  at::Tensor next_sentence = {};     ///< [b] int64; 0 = sentence B follows A (as in Hugging Face); BERT only
-  double token_loss_scale = 1;       ///< 1 / target tokens of the whole step
-  double sentence_loss_scale = 1;    ///< 1 / sequences of the whole step; BERT only
-  Dropout dropout = {};              ///< every stage sets `layer` for each of its layers
-  bool recompute_attention = false;  ///< backward computes attention again (recompute_in_backward(), model/layers.h)
+  at::Tensor next_sentence = {};  ///< [b] int64; 0 = sentence B follows A (as in Hugging Face); BERT only
+  /// 1 / number of targets that are not kIgnored, over the whole step or, if a stage is updated several times in a step
+  /// (asynchronous schedules), over one update
+  double token_loss_scale = 1;
+  double sentence_loss_scale = 1;  ///< the same with the number of sequences; BERT only
+  Dropout dropout = {};            ///< every stage sets `layer` for each of its layers
   /// Attention's keys and values of earlier tokens on this stage: of earlier slices of the micro-batch or, in
   /// generation, of the text so far. Forward appends those of its own tokens. Null: `tokens` are whole sequences. GPT-2
   /// and Llama only.
@@ -58,12 +59,14 @@ struct MicroBatch {
                                   std::shared_ptr<KeyValueCache> key_value_cache);
 
 /// Parameters and a forward function. The backward is autograd's: it accumulates into gradients() (parameter_group.h)
-/// and, in a tied model, into the gradients of the tied matrix.
+/// and, in a tied model, into the gradients of the tied matrix. A forward and a backward of other micro-batches may run
+/// at the same time on two threads.
 class Stage : public ParameterGroup {
  public:
   /// `input` is the hidden states [b, L, H] of the previous stage; undefined on the first stage. Returns hidden states
   /// [b, L, H] or, on the last stage, the loss of this micro-batch as a scalar tensor. The loss is scaled by `batch`
-  /// (token_loss_scale), so that the losses of a step's micro-batches and slices add up to the step's mean loss.
+  /// (token_loss_scale), so that the losses of all micro-batches and slices of a step, or of an update, add up to the
+  /// mean loss.
   [[nodiscard]] virtual at::Tensor forward(const at::Tensor& input, const MicroBatch& batch) = 0;
 
   /// Returns the autograd leaves to whose gradients backward adds: parameters, leaves of the tied matrix, and, in mixed

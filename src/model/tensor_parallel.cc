@@ -1,30 +1,13 @@
 #include "model/tensor_parallel.h"
 
 #include <ATen/ATen.h>
-#include <ATen/core/ivalue.h>
-#include <torch/csrc/autograd/custom_function.h>
 
+#include "model/autograd.h"
 #include "model/embedding.h"
 #include "model/layers.h"
 
 namespace chimera {
 namespace {
-
-using torch::autograd::AutogradContext;
-using torch::autograd::variable_list;
-
-struct HeldGroup : torch::CustomClassHolder {
-  explicit HeldGroup(TensorGroup* ranks) : group(ranks) {}
-  TensorGroup* group;
-};
-
-void save_group(AutogradContext* context, TensorGroup* group) {
-  context->saved_data["group"] = at::IValue::make_capsule(c10::make_intrusive<HeldGroup>(group));
-}
-
-TensorGroup& saved_group(AutogradContext* context) {
-  return *c10::static_intrusive_pointer_cast<HeldGroup>(context->saved_data["group"].toCapsule())->group;
-}
 
 /// [b, L / T, H] -> [b, L, H]
 at::Tensor all_tokens(const at::Tensor& own, TensorGroup& group) {
@@ -39,6 +22,7 @@ at::Tensor own_tokens(const at::Tensor& all, const TensorGroup& group) {
 
 /// Adds the ranks' [b, L, H] -> [b, L / T, H]
 at::Tensor sum_of_own_tokens(const at::Tensor& part, TensorGroup& group) {
+  if (at::Tensor own = group.sum_own_share(part); own.defined()) return own;
   const std::vector<at::Tensor> parts = group.exchange(part.contiguous());
   // Always in the order of ranks, so that the bits do not depend on which rank adds.
   at::Tensor sum = at::add(own_tokens(parts[0], group), own_tokens(parts[1], group));
@@ -50,14 +34,14 @@ at::Tensor sum_of_own_tokens(const at::Tensor& part, TensorGroup& group) {
 /// columns of the matrix; the gradient of the input is their sum.
 struct EnterFunction : torch::autograd::Function<EnterFunction> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& whole, TensorGroup* group) {
-    save_group(context, group);
+    hold(context, "group", group);
     return whole;
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& output_gradients) {
     // A sum of products that nobody else reads, so it may be overwritten.
     const at::Tensor gradient = output_gradients[0].contiguous();
-    saved_group(context).sum(gradient);
+    held<TensorGroup*>(context, "group")->sum(gradient);
     return {gradient, at::Tensor()};
   }
 };
@@ -79,13 +63,13 @@ struct LeaveFunction : torch::autograd::Function<LeaveFunction> {
 /// The gradient of all tokens is a part of a sum, or equal on all ranks (`is_equal`).
 struct GatherFunction : torch::autograd::Function<GatherFunction> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& own, TensorGroup* group, bool is_equal) {
-    save_group(context, group);
+    hold(context, "group", group);
     context->saved_data["equal"] = is_equal;
     return all_tokens(own, *group);
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& output_gradients) {
-    TensorGroup& group = saved_group(context);
+    TensorGroup& group = *held<TensorGroup*>(context, "group");
     const at::Tensor& gradient = output_gradients[0];
     const bool is_equal = context->saved_data["equal"].toBool();
     return {is_equal ? own_tokens(gradient, group) : sum_of_own_tokens(gradient, group), at::Tensor(), at::Tensor()};
@@ -94,12 +78,12 @@ struct GatherFunction : torch::autograd::Function<GatherFunction> {
 
 struct ScatterFunction : torch::autograd::Function<ScatterFunction> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& part, TensorGroup* group) {
-    save_group(context, group);
+    hold(context, "group", group);
     return sum_of_own_tokens(part, *group);
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& output_gradients) {
-    return {all_tokens(output_gradients[0], saved_group(context)), at::Tensor()};
+    return {all_tokens(output_gradients[0], *held<TensorGroup*>(context, "group")), at::Tensor()};
   }
 };
 
@@ -107,13 +91,13 @@ struct ScatterFunction : torch::autograd::Function<ScatterFunction> {
 struct BiasFunction : torch::autograd::Function<BiasFunction> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& input, const at::Tensor& bias) {
     save_leaves(context, {bias});
-    save_queue(context);
+    hold(context, "queue", WeightGradients::current());
     return input + bias;
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& output_gradients) {
     const at::Tensor& gradient = output_gradients[0];
-    const auto queue = saved_queue(context);
+    const auto queue = held<WeightGradients::Pointer>(context, "queue");
     queue->submit([bias = saved_leaves(context)[0], gradient, queue = queue.get()] {
       add_weight_gradient({.weight = {}, .bias = bias}, {}, gradient.flatten(0, -2), /*factor=*/{}, queue);
     });
@@ -175,7 +159,7 @@ at::Tensor leave_split(const at::Tensor& part, TensorGroup* group) {
   return group->cuts_tokens() ? ScatterFunction::apply(part, group) : LeaveFunction::apply(part, group);
 }
 
-at::Tensor row_linear(const at::Tensor& input, const Linear& layer, TensorGroup* group) {
+at::Tensor row_linear(const LinearInput& input, const Linear& layer, TensorGroup* group) {
   if (group == nullptr) return linear(input, layer);
   const at::Tensor sum =
       // Without the bias: the sum over T ranks would add it T times.

@@ -31,8 +31,7 @@ class TensorGroup {
  public:
   explicit TensorGroup(const TensorPlace& place, bool cuts_tokens = false) : place_(place), cuts_tokens_(cuts_tokens) {}
   virtual ~TensorGroup() = default;
-  TensorGroup(const TensorGroup&) = delete;
-  TensorGroup& operator=(const TensorGroup&) = delete;
+  TensorGroup& operator=(TensorGroup&&) = delete;
 
   [[nodiscard]] const TensorPlace& place() const { return place_; }
   /// Returns whether each rank has only 1/T of the tokens outside of split layers (sequence parallelism).
@@ -43,6 +42,9 @@ class TensorGroup {
   /// Returns [rank]: the `values` (contiguous) of each rank. They are valid until the next call. Blocks and is called
   /// in one order, as sum().
   [[nodiscard]] virtual std::vector<at::Tensor> exchange(const at::Tensor& values) = 0;
+  /// Adds `values` [b, L, H] over the ranks, and returns the sums of this rank's share [b, L / T, H] of the tokens.
+  /// Returns an undefined tensor, without communication, if exchange() moves no more bytes; the caller then uses it.
+  [[nodiscard]] virtual at::Tensor sum_own_share(const at::Tensor& /*values*/) { return {}; }
 
  private:
   friend class WholeTokens;
@@ -57,8 +59,7 @@ class WholeTokens {
  public:
   explicit WholeTokens(TensorGroup* group)
       : group_(group), cut_(group != nullptr && std::exchange(group->cuts_tokens_, false)) {}
-  WholeTokens(const WholeTokens&) = delete;
-  WholeTokens& operator=(const WholeTokens&) = delete;
+  WholeTokens& operator=(WholeTokens&&) = delete;
   ~WholeTokens() {
     if (group_ != nullptr) group_->cuts_tokens_ = cut_;
   }
@@ -73,7 +74,7 @@ class WholeTokens {
 [[nodiscard]] at::Tensor part_view(const at::Tensor& whole, const TensorCut& cut, const TensorPlace& place);
 /// Returns this rank's part of a whole tensor, with memory of its own.
 [[nodiscard]] at::Tensor local_part(const at::Tensor& whole, const TensorCut& cut, const TensorPlace& place);
-/// Returns the whole tensor of the ranks' parts, on every rank; `shape` is its shape. Collective.
+/// Returns the whole tensor of the ranks' parts, on every rank; `shape` is the shape of the whole tensor. Collective.
 [[nodiscard]] at::Tensor gather_whole(const at::Tensor& part, const TensorCut& cut,
                                       const std::vector<std::int64_t>& shape, TensorGroup& group);
 
@@ -97,13 +98,13 @@ class WholeTokens {
 [[nodiscard]] at::Tensor leave_split(const at::Tensor& part, TensorGroup* group);
 /// Applies a layer that is split by rows to this rank's columns of the input, and adds the results of all ranks
 /// (leave_split()); the bias is whole on every rank.
-[[nodiscard]] at::Tensor row_linear(const at::Tensor& input, const Linear& layer, TensorGroup* group);
+[[nodiscard]] at::Tensor row_linear(const LinearInput& input, const Linear& layer, TensorGroup* group);
 
 /// Rows of the vocabulary on this rank.
 struct VocabularyPart {
-  TensorGroup* group = nullptr;  ///< null: all rows
-  std::int64_t first = 0;
-  std::int64_t all = 0;  ///< rows of all ranks
+  TensorGroup* group = nullptr;  ///< ranks that share the rows; null: this rank has all rows. Borrowed
+  std::int64_t first = 0;        ///< first row on this rank
+  std::int64_t all = 0;          ///< number of rows of all ranks
 };
 
 /// Gathers the scores of all tokens of the vocabulary, [..., V], on every rank; `scores` has the scores of the rank's

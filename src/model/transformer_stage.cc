@@ -33,21 +33,43 @@ at::Tensor TransformerStage::hidden_states(const at::Tensor& input, const MicroB
     // BERT has no documents, and models with documents no padding mask, so this replaces nothing.
     limits = document_limits(batch.documents, hidden.scalar_type(), batch.first_token, batch.dropout.is_active());
   }
-  for (std::size_t i = 0; i < blocks; ++i) hidden = block(i, hidden, limits, batch);
+  for (std::size_t i = 0; i < blocks; ++i) {
+    const StayOnDevice stay(static_cast<std::int64_t>(i) >= layers_.blocks() - layers_.on_device);
+    hidden = block(i, hidden, limits, batch);
+  }
   return hidden;
 }
 
 at::Tensor TransformerStage::block(std::size_t index, const at::Tensor& hidden, const AttentionLimits& limits,
                                    const MicroBatch& batch) const {
-  if (!batch.recompute_attention) return feed_forward(index, attention(index, hidden, limits, batch), batch);
+  const RecomputeLevel level = layers_.levels.level_of(static_cast<std::int64_t>(index));
+  if (level < RecomputeLevel::Attention) return feed_forward(index, attention(index, hidden, limits, batch), batch);
+  const bool is_whole = level == RecomputeLevel::Full;
   // Not the batch itself, because its tokens would stay in memory until backward.
-  const auto attend = [this, index, limits,
-                       settings = MicroBatch{.dropout = batch.dropout,
-                                             .key_value_cache = batch.key_value_cache,
-                                             .first_token = batch.first_token}](const at::Tensor& input) {
-    return attention(index, input, limits, settings);
+  const auto run = [this, index, limits, is_whole,
+                    settings = MicroBatch{.dropout = batch.dropout,
+                                          .key_value_cache = batch.key_value_cache,
+                                          .first_token = batch.first_token}](const at::Tensor& input) {
+    const at::Tensor sum = attention(index, input, limits, settings);
+    return is_whole ? feed_forward(index, sum, settings) : sum;
   };
-  return feed_forward(index, recompute_in_backward(attend, hidden), batch);
+  const at::Tensor result = recompute_in_backward(run, hidden);
+  return is_whole ? result : feed_forward(index, result, batch);
+}
+
+LinearInput TransformerStage::remade(std::size_t index, TensorVector from, const Remaking::Make& make) const {
+  at::Tensor value = make(from);
+  return remade(index, std::move(value), std::move(from), make);
+}
+
+LinearInput TransformerStage::remade(std::size_t index, at::Tensor value, TensorVector from,
+                                     const Remaking::Make& make) const {
+  LinearInput input(std::move(value));
+  const bool is_cheap = layers_.levels.level_of(static_cast<std::int64_t>(index)) == RecomputeLevel::Cheap;
+  if (!is_cheap || !at::GradMode::is_enabled()) return input;
+  input.from = std::move(from);
+  input.remaking = c10::make_intrusive<Remaking>(make);
+  return input;
 }
 
 at::Tensor TransformerStage::parameter(const std::string& name) const {

@@ -7,7 +7,7 @@
 //
 // A family (gpt2_stage.cc, bert_stage.cc, llama_stage.cc) adds its layers and their parameters' names; it reads its
 // parameters by name in its constructor. The base class handles what families share: slices of the sequence (and text
-// generation, which feeds one token at a time), recomputation of attention, the matrix that embedding and head share in
+// generation, which feeds one token at a time), recomputation of blocks, the matrix that embedding and head share in
 // a tied model, and the division of layers over T ranks (tensor_parallel.h). make_stage.h makes the stages. Letters in
 // shapes: b sequences of a micro-batch, L tokens of a sequence, H hidden width, V vocabulary.
 
@@ -75,9 +75,15 @@ class TransformerStage : public Stage {
   /// Returns the input of layers that T ranks divide by outputs (enter_split()).
   [[nodiscard]] at::Tensor enter(const at::Tensor& own) const { return enter_split(own, tensor_); }
   /// Applies a layer that T ranks divide by inputs (row_linear()).
-  [[nodiscard]] at::Tensor row_linear(const at::Tensor& input, const Linear& layer) const {
+  [[nodiscard]] at::Tensor row_linear(const LinearInput& input, const Linear& layer) const {
     return chimera::row_linear(input, layer, tensor_);
   }
+  /// Returns make(from) as an input of linear layers of block `index`. At RecomputeLevel::Cheap, they keep only `from`
+  /// for backward, which makes the input again.
+  [[nodiscard]] LinearInput remade(std::size_t index, TensorVector from, const Remaking::Make& make) const;
+  /// The same with a known value of make(from).
+  [[nodiscard]] LinearInput remade(std::size_t index, at::Tensor value, TensorVector from,
+                                   const Remaking::Make& make) const;
   /// Returns the number of query heads of this rank.
   [[nodiscard]] std::int64_t heads() const;
   /// Returns the tokens that this rank has outside of split layers, of `count` tokens of a micro-batch or slice.
@@ -99,7 +105,7 @@ class TransformerStage : public Stage {
   /// Returns `hidden` plus the attention sub-layer of block `index`: [b, L, H] -> [b, L, H]. `limits` is the result of
   /// document_limits() (GPT-2, Llama) or has the attention mask (BERT) of the batch. Must not read tokens from the
   /// batch: recomputation calls it again, when only the batch's `dropout`, earlier keys and values, and first
-  /// token are kept.
+  /// token are kept. The same holds for feed_forward().
   [[nodiscard]] virtual at::Tensor attention(std::size_t index, const at::Tensor& hidden, const AttentionLimits& limits,
                                              const MicroBatch& batch) const = 0;
   /// Runs the rest of block `index` on the result of attention(): [b, L, H] -> [b, L, H].

@@ -1,6 +1,5 @@
 #include "model_config/config.h"
 
-#include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <toml++/toml.h>
 #include <algorithm>
@@ -11,7 +10,7 @@
 #include <type_traits>
 
 #include "core/choices.h"
-#include "core/error.h"
+#include "core/mapped.h"
 #include "core/printable.h"
 #include "core/reject.h"
 #include "model_config/parameters.h"
@@ -47,7 +46,10 @@ std::vector<ModelConfig> make_presets() {
       {"smollm2-135m", Llama, 30, 576, 9, 1536, 49'152, 8192, true, 1e-5, 3},
       {"qwen3-0.6b", Llama, 28, 1024, 16, 3072, 151'936, 40'960, true, 1e-6, 8, 128},
       {"llama-3.2-1b", Llama, 16, 2048, 32, 8192, 128'256, 131'072, true, 1e-5, 8},
+      {"llama-2-7b", Llama, 32, 4096, 32, 11'008, 32'000, 4096, false, 1e-5},
+      {"llama-2-13b", Llama, 40, 5120, 40, 13'824, 32'000, 4096, false, 1e-5},
       {"llama-3-8b", Llama, 32, 4096, 32, 14'336, 128'256, 8192, false, 1e-5, 8},
+      {"llama-3-70b", Llama, 80, 8192, 64, 28'672, 128'256, 8192, false, 1e-5, 8},
       {"mistral-7b", Llama, 32, 4096, 32, 14'336, 32'000, 32'768, false, 1e-5, 8},
   };
   const auto model = [&](std::string_view name) -> ModelConfig& {
@@ -56,7 +58,7 @@ std::vector<ModelConfig> make_presets() {
   model("smollm2-135m").rope_theta = 1e5;
   model("qwen3-0.6b").rope_theta = 1e6;
   model("qwen3-0.6b").query_key_norm = true;
-  for (const char* llama : {"llama-3.2-1b", "llama-3-8b"}) model(llama).rope_theta = 5e5;
+  for (const char* llama : {"llama-3.2-1b", "llama-3-8b", "llama-3-70b"}) model(llama).rope_theta = 5e5;
   model("llama-3.2-1b").rope_scaling = {.type = RopeScalingType::Llama3, .factor = 32};
   model("mistral-7b").sliding_window = 4096;
   return models;
@@ -282,18 +284,15 @@ void write(nlohmann::ordered_json& json, const char* name, const RopeScaling& sc
 
 }  // namespace
 
-std::vector<std::string> preset_names() {
-  std::vector<std::string> names;
-  for (const ModelConfig& model : presets()) names.push_back(model.name);
-  return names;
-}
+std::vector<std::string> preset_names() { return mapped<std::string>(presets(), &ModelConfig::name); }
 
 std::string hub_download(const std::string& name, bool may_lack_owner) {
   const auto slash = name.find('/');
   const auto is_word = [](unsigned char c) { return std::isalnum(c) != 0 || c == '-' || c == '_' || c == '.'; };
   // At most one slash, and no path such as ./a/b. `owner/model`. Names without an owner are old models such as `gpt2`;
   // without `may_lack_owner` they look like misspelled presets.
-  const bool has_owner = slash != std::string::npos && slash > 0 && slash + 1 < name.size();
+  const bool has_owner = slash != std::string::npos && slash > 0 && slash + 1 < name.size() &&
+                         !std::filesystem::exists(name.substr(0, slash));
   const bool is_name = (has_owner || (may_lack_owner && slash == std::string::npos)) && !name.empty() &&
                        name.front() != '.' && std::ranges::all_of(name.substr(0, slash), is_word) &&
                        std::ranges::all_of(name.substr(slash + 1), is_word);

@@ -4,10 +4,7 @@
 // command line. Every configuration that these functions return is valid (require_valid()). Error messages name the
 // file and line of a fault.
 
-#include <cstdint>
 #include <nlohmann/json.hpp>
-#include <optional>
-#include <string>
 #include <vector>
 
 #include "model_config/model_config.h"
@@ -28,8 +25,8 @@ struct ModelOverrides {
 [[nodiscard]] std::vector<std::string> preset_names();
 
 /// Returns advice how to download a model, for the error message if a folder does not exist. Returns an empty string if
-/// `name` does not look like a name on the Hugging Face hub, such as `meta-llama/Llama-3.1-8B` or,
-/// if `may_lack_owner`, `gpt2`.
+/// `name` does not look like a name on the Hugging Face hub, such as `meta-llama/Llama-3.1-8B` or, if `may_lack_owner`,
+/// `gpt2`.
 [[nodiscard]] std::string hub_download(const std::string& name, bool may_lack_owner = false);
 
 /// Returns the preset of that name, or the model in a file that ends in ".toml". Throws ConfigError, with the nearest
@@ -42,6 +39,7 @@ struct ModelOverrides {
 /// that require_valid() rejects.
 [[nodiscard]] ModelConfig read_model_file(const std::string& path);
 /// Parses the text of a model file. `path` appears in messages; the model gets its file name without extension as name.
+/// Throws as read_model_file() does.
 [[nodiscard]] ModelConfig model_from_toml(const std::string& text, const std::string& path);
 
 /// Returns `config` with the given fields replaced. Throws ConfigError if the result is invalid.

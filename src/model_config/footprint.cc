@@ -4,6 +4,7 @@
 #include <cmath>
 #include <vector>
 
+#include "core/mapped.h"
 #include "core/masked_tokens.h"
 #include "core/reject.h"
 #include "model_config/config.h"
@@ -61,9 +62,11 @@ std::int64_t num_targets(const ModelConfig& config, const Workload& workload) {
 /// Tensors are in bytes, for a micro-batch. Its many members are these sizes; a split by layer would repeat most.
 class LayerSizes {
  public:
-  LayerSizes(const ModelConfig& config, const Workload& workload) : config_(config), workload_(workload) {}
+  LayerSizes(const ModelConfig& config, const Workload& workload, RecomputeLevel level = RecomputeLevel::None)
+      : config_(config), workload_(workload), level_(level) {}
 
   [[nodiscard]] bool is_narrow() const { return element_ != weight_; }
+  [[nodiscard]] bool is_on_gpu() const { return workload_.logits_of_chunk > kLogitsOfChunk; }
   /// Hidden states of this rank's tokens; gathered(): of all tokens.
   [[nodiscard]] double hidden() const { return gathered() * own_share_; }
   [[nodiscard]] double gathered() const { return element_ * tokens_ * width_; }
@@ -88,10 +91,10 @@ class LayerSizes {
 
   /// CPUs attend to each document alone, unless dropout needs the scores.
   [[nodiscard]] double document_mask() const {
-    const bool is_read = split_documents_ && (dropout_ || workload_.logits_of_chunk > kLogitsOfChunk);
+    const bool is_read = split_documents_ && (dropout_ || is_on_gpu());
     return is_read ? element_ * sequences_ * length_ * length_ : 0;
   }
-  [[nodiscard]] double kept_document_mask() const { return dropout_ && !recompute_attention_ ? 0 : document_mask(); }
+  [[nodiscard]] double kept_document_mask() const { return dropout_ && !reruns_attention() ? 0 : document_mask(); }
 
   [[nodiscard]] double flops_of_block() const {
     // Columns of all matrices of a block: query and output projection, key and value projection, and feed-forward
@@ -103,7 +106,9 @@ class LayerSizes {
   [[nodiscard]] double flops_of_attention_layer() const {
     return 2 * tokens_ * width_ * (2 * query_width_ + 2 * key_width_) + flops_of_attention();
   }
-  [[nodiscard]] double flops_of_recomputation() const { return recompute_attention_ ? flops_of_attention_layer() : 0; }
+  [[nodiscard]] double flops_of_recomputation() const {
+    return level_ == RecomputeLevel::Full ? flops_of_block() : reruns_attention() ? flops_of_attention_layer() : 0;
+  }
   /// Scores and weighted means of values.
   // Two products per head, each of L x L x head size and 2 FLOPs. Causal models count the hidden half too, as usual.
   [[nodiscard]] double flops_of_attention() const { return 4 * sequences_ * length_ * length_ * query_width_; }
@@ -125,9 +130,10 @@ class LayerSizes {
   /// The last block's output, if a stage without the head keeps it in addition to what its blocks keep.
   [[nodiscard]] double kept_output() const { return keeps_gathered_inputs() ? hidden() : 0; }
   /// Whether BERT's blocks keep all tokens of their inputs, instead of this rank's tokens of their outputs.
-  [[nodiscard]] bool keeps_gathered_inputs() const { return !causal_ && cuts_tokens() && !recompute_attention_; }
+  [[nodiscard]] bool keeps_gathered_inputs() const { return !causal_ && cuts_tokens() && !reruns_attention(); }
 
  protected:
+  [[nodiscard]] bool reruns_attention() const { return level_ >= RecomputeLevel::Attention; }
   [[nodiscard]] std::int64_t rows_of_vocabulary() const {
     return first_place(config_, workload_).share_of(config_.vocabulary).count;
   }
@@ -144,7 +150,7 @@ class LayerSizes {
   bool has_feed_forward_bias_ = !llama_ || config_.feed_forward_bias;
   bool dropout_ = workload_.dropout;
   bool split_documents_ = workload_.split_documents && causal_;
-  bool recompute_attention_ = workload_.recompute_attention;
+  RecomputeLevel level_;
   double element_ = as_real(workload_.compute_bytes);  // bytes of hidden states
   double wide_ = std::max(element_, 4.0);              // bytes of tensors in at least float32
   double weight_ = as_real(workload_.weight_bytes);    // bytes of weights and gradients
@@ -168,6 +174,22 @@ class LayerSizes {
   double query_width_ = heads_ * head_size_;
   double key_width_ = key_heads_ * head_size_;
 };
+
+struct BlocksAtLevel {
+  RecomputeLevel level = RecomputeLevel::None;
+  double blocks = 0;
+};
+
+/// Returns the levels that a stage's blocks have, from the last block to the first.
+std::vector<BlocksAtLevel> levels_of(const StageLayers& stage) {
+  std::vector<BlocksAtLevel> levels;
+  const std::int64_t plain = stage.blocks() - stage.levels.all();
+  if (plain > 0) levels.push_back({RecomputeLevel::None, as_real(plain)});
+  for (const RecomputeLevel level : kRecomputeLevels) {
+    if (stage.levels[level] > 0) levels.push_back({level, as_real(stage.levels[level])});
+  }
+  return levels;
+}
 
 /// Bytes that layers keep from forward to backward, and peaks of their working sets.
 class LayerTensors : public LayerSizes {
@@ -209,20 +231,12 @@ class LayerTensors : public LayerSizes {
       later += net_kept_by_head();
     }
     if (stage.end_layer > stage.first_layer) {
-      // Temporary tensors: document mask, copied projections, terms of the residual sum.
-      const double mask = document_mask() - kept_document_mask();
-      const double copied = mask + copied_projections();
-      const double added = causal_ && dropout_ ? 2 : 1;
-      most = std::max(most, mask + std::max(added * hidden(), partial_sums()) - later);
-      // Runs without a graph, while nothing of this block is kept yet.
-      if (recompute_attention_) most = std::max(most, attention_layer_without_graph() - kept_by_block() - later);
-      if (dropout_ && !recompute_attention_) {
-        // What the block keeps after its scores have been made, which does not exist at the peak.
-        const double after_attention = queries() + kept_by_feed_forward();
-        const double scores = pairs(element_) + (element_ < wide_ ? pairs(wide_) : 0);
-        most = std::max(most, copied + queries() + scores - after_attention - later);
+      for (const auto& [level, blocks] : levels_of(stage)) {
+        const LayerTensors block = at_level(level);
+        most = std::max(most, block.forward_working_set_of_block() - later);
+        later += blocks * block.kept_by_block();
       }
-      later += as_real(stage.blocks()) * kept_by_block() + kept_document_mask();
+      later += kept_document_mask();
     }
     if (stage.embedding) {
       const double added = llama_ ? (dropout_ ? 1 : 0) : causal_ ? 1 : 3;  // positions, types, output of dropout
@@ -236,7 +250,6 @@ class LayerTensors : public LayerSizes {
 
   /// `live` counts bytes relative to the start; layers run from the last to the first.
   [[nodiscard]] double backward_working_set(const StageLayers& stage, bool defers) const {
-    const auto blocks = as_real(stage.blocks());
     // BERT's first linear layers read the block's input itself (linear_reads_input()), so W keeps it.
     const double kept_input = defers && !causal_ ? gathered() : 0;
     double most = 0;
@@ -248,26 +261,15 @@ class LayerTensors : public LayerSizes {
       // BERT's hidden states get gradients from masked tokens and sentence order.
       if (!causal_) most = std::max(most, live + 2 * gathered() + (defers ? 0 : scored()));
     }
-    if (blocks > 0) {
-      const double masked = (dropout_ ? hidden() : 0) + partial_sums();
-      const double added = defers ? 0 : product(inner_width_, width_, has_feed_forward_bias_);
-      const double change = (defers ? deferred(LayerKind::Block) + kept_input : 0) - kept_by_block();
-      // With recomputation, a block may leave more for W than it kept. Its first block then has the peak.
-      const double start = live + (recompute_attention_ ? (blocks - 1) * std::max(change, 0.0) : 0);
-      most = std::max(most, start + masked + (defers ? 2 : 1) * inner() + added);
-      if (llama_)
-        most = std::max(most, start + (defers ? masked + 3 * inner() : 2 * inner()));  // gate and up projection
-      if (recompute_attention_) most = std::max(most, start + recomputation_working_set(defers));
-      // Attention: gradients of query, key, value and, with dropout, scores.
-      const double replaced_output = stage.head ? hidden() : 0;
-      if (defers && !dropout_ && !recompute_attention_)
-        most = std::max(most, live + 2 * queries() + 2 * keys() + attention_scratch());
-      if (dropout_ && !recompute_attention_) {
-        const double scores = 2 * pairs(wide_) - pairs(element_) - (is_narrow() ? hidden() : 0);
-        const double beside = defers ? 2 * queries() + 2 * keys() - replaced_output : -(llama_ ? 3 : 2) * inner();
-        most = std::max(most, live + scores + beside - (causal_ ? 0 : hidden()));
+    if (stage.end_layer > stage.first_layer) {
+      for (const auto& [level, count] : levels_of(stage)) {
+        const LayerTensors block = at_level(level);
+        const double change = (defers ? deferred(LayerKind::Block) + kept_input : 0) - block.kept_by_block();
+        // With recomputation, a block may leave more for W than it kept. Its first block then has the peak.
+        const double start = live + (level != RecomputeLevel::None ? (count - 1) * std::max(change, 0.0) : 0);
+        most = std::max(most, start + block.backward_working_set_of_block(defers, stage.head ? hidden() : 0));
+        live += count * change;
       }
-      live += blocks * change;
       const bool replaced = !defers || dropout_ || !causal_;  // the output's gradient then stays until the end
       if (!stage.head && replaced) live += hidden();
     }
@@ -290,6 +292,63 @@ class LayerTensors : public LayerSizes {
   }
 
  private:
+  [[nodiscard]] LayerTensors at_level(RecomputeLevel level) const {
+    LayerTensors tensors = *this;
+    tensors.level_ = level;
+    return tensors;
+  }
+
+  /// Peak of a block's forward above the bytes in use after it.
+  [[nodiscard]] double forward_working_set_of_block() const {
+    // Temporary tensors: document mask, copied projections, terms of the residual sum.
+    const double mask = document_mask() - kept_document_mask();
+    const double copied = mask + copied_projections();
+    const double added = causal_ && dropout_ ? 2 : 1;
+    // BERT's result of the first norm stays until the second.
+    const double remade = level_ == RecomputeLevel::Cheap ? inner() + (causal_ ? 0 : hidden()) : 0;
+    double most = mask + remade + std::max(added * hidden(), partial_sums());
+    // Runs without a graph, while nothing of this block is kept yet.
+    if (reruns_attention()) most = std::max(most, attention_layer_without_graph() - kept_by_block());
+    if (level_ == RecomputeLevel::Full)
+      most = std::max(most, (!causal_ && is_split_ ? 3 : 1) * hidden() +
+                                (llama_ ? 3 * inner() : gathered() + 2 * inner()) - kept_by_block());
+    if (dropout_ && !reruns_attention()) {
+      // What the block keeps after its scores have been made, which does not exist at the peak.
+      const double after_attention = queries() + kept_by_feed_forward();
+      const double scores = pairs(element_) + (element_ < wide_ ? pairs(wide_) : 0);
+      most = std::max(most, copied + queries() + scores - after_attention);
+    }
+    return most;
+  }
+
+  /// Peak of a block's backward above the bytes before it. `replaced_output`: bytes of the stage's output, if gone.
+  [[nodiscard]] double backward_working_set_of_block(bool defers, double replaced_output) const {
+    if (level_ == RecomputeLevel::Full) {
+      // The whole graph is made again, next to the gradient of the block's output.
+      const LayerTensors whole = at_level(RecomputeLevel::None);
+      return whole.kept_by_block() + whole.backward_working_set_of_block(defers, 0);
+    }
+    const double masked = (dropout_ ? hidden() : 0) + partial_sums();
+    const double added = defers ? 0 : product(inner_width_, width_, has_feed_forward_bias_);
+    const double remade = level_ == RecomputeLevel::Cheap ? inner() : 0;
+    double most = remade + masked + (defers ? 2 : 1) * inner() + added;
+    if (llama_)
+      most = std::max(most, remade + (defers ? masked + 3 * inner() : 2 * inner()));  // gate and up projection
+    if (reruns_attention()) return std::max(most, recomputation_working_set(defers));
+    // Attention: gradients of query, key, value and, with dropout, scores.
+    if (defers && !dropout_) {
+      // W keeps what was made again.
+      const double again = level_ == RecomputeLevel::Cheap ? inner() + 2 * gathered() + partial_sums() : 0;
+      most = std::max(most, again + 2 * queries() + 2 * keys() + attention_scratch());
+    }
+    if (dropout_) {
+      const double scores = 2 * pairs(wide_) - pairs(element_) - (is_narrow() ? hidden() : 0);
+      const double beside = defers ? 2 * queries() + 2 * keys() - replaced_output : remade - (llama_ ? 3 : 2) * inner();
+      most = std::max(most, scores + beside - (causal_ ? 0 : hidden()));
+    }
+    return most;
+  }
+
   [[nodiscard]] double deferred_by_block() const {
     // Inputs of both attention projections (BERT: only of the second) and of the feed-forward layers.
     const double inputs = (causal_ ? 2 : 1) * gathered() + queries() + inner();
@@ -330,13 +389,20 @@ class LayerTensors : public LayerSizes {
   /// both norms. All: the feed-forward sub-layer before and after its activation function.
   [[nodiscard]] double kept_by_feed_forward() const {
     // GPT-2 and Llama norm before the sub-layer, whose input is gathered. BERT norms after it.
-    const double results = causal_ ? gathered() : gathered() + (recompute_attention_ ? hidden() : gathered());
+    const double results = causal_ ? gathered() : gathered() + (reruns_attention() ? hidden() : gathered());
     return 2 * hidden() + results + (llama_ ? 3 : 2) * inner() + (causal_ ? 1 : 2) * statistics();
   }
 
   [[nodiscard]] double kept_by_block() const {
-    const double attention = recompute_attention_ ? 0 : graph_of_attention_layer();
-    return attention + kept_by_feed_forward();
+    switch (level_) {
+      case RecomputeLevel::None: break;
+      // Inputs of the linear layers after norms (BERT: one) and of the layer after the activation function.
+      case RecomputeLevel::Cheap:
+        return graph_of_attention_layer() + kept_by_feed_forward() - (causal_ ? 2 : 1) * gathered() - inner();
+      case RecomputeLevel::Attention: return kept_by_feed_forward();
+      case RecomputeLevel::Full: return hidden();  // the output, which the next layer keeps as its input
+    }
+    return graph_of_attention_layer() + kept_by_feed_forward();
   }
 
   /// Peak bytes of a call of the attention sub-layer without a graph, beyond its input.
@@ -393,9 +459,10 @@ class LayerTensors : public LayerSizes {
     return queries() + (sequences_ > 1 && key_heads_ > 1 ? 2 * keys() : 0);
   }
 
-  /// A weight gradient in a wider type: the product and its conversion, or the converted terms of the bias.
+  /// A weight gradient in a wider type: the product and its conversion, or the converted terms of the bias. Kernels of
+  /// GPUs add to wide sums at once.
   [[nodiscard]] double product(double in, double out, bool has_bias) const {
-    if (!is_narrow()) return 0;
+    if (!is_narrow() || is_on_gpu()) return 0;
     return std::max((element_ + weight_) * in * out, has_bias ? weight_ * tokens_ * out : 0);
   }
 
@@ -436,26 +503,41 @@ std::int64_t held_count(const std::vector<ParameterSpec>& parameters, const Tens
   return held;
 }
 
-/// Counts one block for all, because specifications have names, which take time to make.
+/// Counts a block's parameters on the first rank. Keeps the last count: specifications have names, which take time to
+/// make, and a plan asks thousands of times for one model.
+std::int64_t held_by_block(const ModelConfig& config, const TensorPlace& first) {
+  struct Known {
+    ModelConfig config;
+    std::int64_t ranks = 0;
+    std::int64_t held = 0;
+  };
+  thread_local Known known;
+  if (known.ranks != first.ranks || known.config != config)
+    known = {config, first.ranks, held_count(block_parameters(config, 0), first)};
+  return known.held;
+}
+
+/// Counts one block for all.
 std::int64_t held_count(const ModelConfig& config, const StageLayers& stage, const TensorPlace& place) {
   StageLayers one = stage;
   one.end_layer = std::min(stage.end_layer, stage.first_layer + 1);
   const std::int64_t others = stage.blocks() - one.blocks();
   const std::int64_t held = held_count(stage_parameters(config, one), place);
-  return others == 0 ? held : held + others * held_count(block_parameters(config, 0), place);
+  return others == 0 ? held : held + others * held_by_block(config, place);
 }
 
-LayerFootprint footprint_of(const ModelConfig& config, LayerKind kind, const Workload& workload) {
+LayerFootprint footprint_of(const ModelConfig& config, LayerKind kind, const Workload& workload,
+                            RecomputeLevel level = RecomputeLevel::None) {
   // FLOPs are those of all T ranks together, bytes and parameters those of the first.
   Workload of_all_ranks = workload;
   of_all_ranks.tensor_parallel = 1;
-  const LayerSizes sizes(config, of_all_ranks);
+  const LayerSizes sizes(config, of_all_ranks, level);
   const TensorPlace place = first_place(config, workload);
   LayerFootprint layer;
   switch (kind) {
     case LayerKind::Embedding: layer.parameters = held_count(embedding_parameters(config), place); break;
     case LayerKind::Block:
-      layer.parameters = held_count(block_parameters(config, 0), place);
+      layer.parameters = held_by_block(config, place);
       layer.forward_flops = sizes.flops_of_block();
       // With P FLOPs of matrices and A of attention in the forward: I takes P + 2 A, since each product of attention
       // has two factors with gradients, and W takes P, since attention has no weights.
@@ -471,7 +553,7 @@ LayerFootprint footprint_of(const ModelConfig& config, LayerKind kind, const Wor
           (1 + sizes.recomputed_fraction()) * sizes.flops_of_logits() + sizes.flops_of_transform();
       break;
   }
-  const LayerTensors tensors(config, workload);
+  const LayerTensors tensors(config, workload, level);
   layer.activations = tensors.kept(kind);
   layer.deferred = tensors.deferred(kind);
   return layer;
@@ -575,9 +657,10 @@ double gathered_bytes(const ModelConfig& config, const StageLayers& stage, const
   return as_real(workload.iteration_bytes) * held_matrices(config, stage, workload);
 }
 
-LayerFootprint layer_footprint(const ModelConfig& config, LayerKind kind, const Workload& workload) {
+LayerFootprint layer_footprint(const ModelConfig& config, LayerKind kind, const Workload& workload,
+                               RecomputeLevel level) {
   check(config, workload);
-  return footprint_of(config, kind, workload);
+  return footprint_of(config, kind, workload, level);
 }
 
 double attention_share(const ModelConfig& config, std::int64_t sequence) {
@@ -611,14 +694,15 @@ std::vector<std::int64_t> balanced_slices(std::int64_t slices, std::int64_t sequ
 }
 
 std::vector<double> as_fractions(const std::vector<std::int64_t>& bounds) {
-  std::vector<double> fractions;
-  for (const std::int64_t bound : bounds) fractions.push_back(as_real(bound) / as_real(bounds.back()));
-  return fractions;
+  return mapped<double>(bounds, [&](std::int64_t bound) { return as_real(bound) / as_real(bounds.back()); });
 }
 
 StageFootprint stage_footprint(const ModelConfig& config, const StageLayers& stage, const Workload& workload) {
   check(config, workload);
-  const LayerTensors tensors(config, workload);
+  const std::vector<BlocksAtLevel> levels = levels_of(stage);
+  // The level of the first blocks is the highest. All blocks share the document mask.
+  const RecomputeLevel first = levels.empty() ? RecomputeLevel::None : levels.back().level;
+  const LayerTensors tensors(config, workload, first);
   StageFootprint result;
   result.parameters = held_count(config, stage, first_place(config, workload));
   result.memory = kept_between_steps(config, stage, workload);
@@ -627,8 +711,8 @@ StageFootprint stage_footprint(const ModelConfig& config, const StageLayers& sta
   result.memory.boundary = stage.embedding ? 0 : tensors.hidden();
   result.memory.activations = result.memory.boundary;
   double deferred = 0;
-  const auto add = [&](LayerKind kind, double copies) {
-    const LayerFootprint layer = footprint_of(config, kind, workload);
+  const auto add = [&](LayerKind kind, double copies, RecomputeLevel level = RecomputeLevel::None) {
+    const LayerFootprint layer = footprint_of(config, kind, workload, level);
     result.forward_flops += copies * layer.forward_flops;
     result.input_gradient_flops += copies * layer.input_gradient_flops;
     result.weight_gradient_flops += copies * layer.weight_gradient_flops;
@@ -636,8 +720,15 @@ StageFootprint stage_footprint(const ModelConfig& config, const StageLayers& sta
     // BERT's blocks also keep their input for W, which is the output of the layer before.
     deferred += copies * (layer.deferred + (tensors.linear_reads_input(kind) ? tensors.gathered() : 0));
   };
-  if (stage.embedding) add(LayerKind::Embedding, 1);
-  add(LayerKind::Block, as_real(stage.blocks()));
+  if (stage.embedding) add(LayerKind::Embedding, 1, first);
+  double blocks_on_device = 0;  // bytes
+  double left = as_real(stage.on_device);
+  for (const auto& [level, blocks] : levels) {
+    add(LayerKind::Block, blocks, level);
+    const double stay = std::min(blocks, left);
+    blocks_on_device += stay * LayerTensors(config, workload, level).kept(LayerKind::Block);
+    left -= stay;
+  }
   if (stage.end_layer > stage.first_layer) result.memory.activations += tensors.kept_document_mask();
   if (stage.head) {
     add(LayerKind::Head, 1);
@@ -648,7 +739,7 @@ StageFootprint stage_footprint(const ModelConfig& config, const StageLayers& sta
   result.memory.deferred = deferred;
   // Offloading leaves the input of a stage and its last tensors on the device (docs/footprint.md).
   const double end = stage.head ? tensors.kept(LayerKind::Head) : tensors.hidden();
-  result.stays = std::min(result.memory.boundary + end, result.memory.activations);
+  result.stays = std::min(result.memory.boundary + end + blocks_on_device, result.memory.activations);
   result.forward_working_set = tensors.forward_working_set(stage);
   result.backward_working_set = tensors.backward_working_set(stage, /*defers=*/false);
   result.input_gradient_working_set = tensors.backward_working_set(stage, /*defers=*/true);
@@ -675,11 +766,8 @@ BlockFlops block_flops(const ModelConfig& config, const Workload& workload) {
 }
 
 double model_flops(const ModelConfig& config, const Workload& workload) {
-  Workload once = workload;
-  // Model FLOPs do not count what is computed twice.
-  once.recompute_attention = false;
-  const LayerFootprint block = layer_footprint(config, LayerKind::Block, once);
-  const LayerFootprint head = layer_footprint(config, LayerKind::Head, once);
+  const LayerFootprint block = layer_footprint(config, LayerKind::Block, workload);
+  const LayerFootprint head = layer_footprint(config, LayerKind::Head, workload);
   // The head's forward computes the product with its matrix twice, its I never.
   const double logits = (head.forward_flops - head.input_gradient_flops) / 2;
   return as_real(config.layers) * (block.forward_flops + block.input_gradient_flops + block.weight_gradient_flops) +

@@ -22,9 +22,7 @@ namespace chimera {
 enum class LayerKind : std::uint8_t { Embedding, Block, Head };
 inline constexpr int kLayerKinds = 3;
 template <>
-inline constexpr auto kNames<LayerKind> = std::to_array<Named<LayerKind>>({{LayerKind::Embedding, "embedding"},
-                                                                           {LayerKind::Block, "block"},
-                                                                           {LayerKind::Head, "head"}});
+inline constexpr auto kNames<LayerKind> = in_order<LayerKind>("embedding", "block", "head");
 
 /// The head computes its logits in chunks of tokens (model/linear_cross_entropy.h). Maximum number of logits in a
 /// chunk, unless a single token has more: 64 MiB in float32 on the CPU. 512 MiB on a GPU, where fewer chunks save time:
@@ -43,9 +41,7 @@ struct Workload {
   std::int64_t iteration_bytes = 0;                         // bytes per element in Muon's iterations; 0: no Muon
   bool dropout = false;                                     // whether the dropout probability is above 0
   bool split_documents = false;                             // attention stays inside documents
-  std::int64_t logits_of_chunk = kLogitsOfChunk;
-  // Blocks keep nothing of their attention sub-layer; the input-gradient op runs it again
-  bool recompute_attention = false;
+  std::int64_t logits_of_chunk = kLogitsOfChunk;            // maximum number of logits in a chunk of the head
   std::int64_t slices = 1;  // parts of the sequence, each with ops of its own; at most `sequence`; causal models only
   // Ranks that share each layer (tensor_cut.h). A footprint then has the bytes and parameters of the first of them, and
   // the FLOPs of all together
@@ -67,9 +63,11 @@ struct LayerFootprint {
   double deferred = 0;     // bytes kept from I to W for the weight gradient, without its input
 };
 
-/// Returns the footprint of a layer. Throws ConfigError if a number of the workload is not positive, if the sequence is
-/// too long for the model's positions or sliding window, or if it has fewer tokens than slices.
-[[nodiscard]] LayerFootprint layer_footprint(const ModelConfig& config, LayerKind kind, const Workload& workload);
+/// Returns the footprint of a layer; of a block at a level of recomputation. Throws ConfigError if a number of the
+/// workload is not positive, if the sequence is too long for the model's positions or sliding window, or if it has
+/// fewer tokens than slices.
+[[nodiscard]] LayerFootprint layer_footprint(const ModelConfig& config, LayerKind kind, const Workload& workload,
+                                             RecomputeLevel level = RecomputeLevel::None);
 
 /// Returns the fraction of a model's FLOPs, in forward and backward, that compute attention scores and weighted means
 /// of values. Throws ConfigError if the sequence is too long for the model.
@@ -95,14 +93,14 @@ struct StageFootprint {
   double stays = 0;                        // bytes of activations that stay on the device if the stage is offloaded
   double forward_working_set = 0;          // peak bytes of a forward, above the bytes in use after it
   double backward_working_set = 0;         // peak bytes of a B, above the bytes in use before it
-  double input_gradient_working_set = 0;   // working set of I
-  double weight_gradient_working_set = 0;  // working set of W
+  double input_gradient_working_set = 0;   // peak bytes of an I, above the bytes in use before it
+  double weight_gradient_working_set = 0;  // peak bytes of a W, above the bytes in use before it
   [[nodiscard]] double working_set(OpKind kind) const;
 };
 
-/// Returns the footprint of a stage. With slices, the working sets are for the longest slice (balanced_slices). With
-/// dropout or split documents they are for the whole sequence, which is an upper bound. Throws ConfigError as
-/// layer_footprint() does, for example if the sequence is too long for the model.
+/// Returns the footprint of a stage, with the levels of its blocks. With slices, the working sets are for the longest
+/// slice (balanced_slices). With dropout or split documents they are for the whole sequence, which is an upper bound.
+/// Throws ConfigError as layer_footprint() does, for example if the sequence is too long for the model.
 [[nodiscard]] StageFootprint stage_footprint(const ModelConfig& config, const StageLayers& stage,
                                              const Workload& workload);
 
@@ -132,7 +130,7 @@ struct TokenChunks {
   return {tokens, (tokens + count - 1) / count};
 }
 
-/// FLOPs of one forward of a block.
+/// FLOPs of one forward of a block for one micro-batch.
 struct BlockFlops {
   double all = 0;              // of the whole block
   double attention_layer = 0;  // part of `all`: the attention sub-layer, with its projections

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "core/mapped.h"
 #include "core/value_text.h"
 #include "model_config/parameters.h"
 
@@ -79,8 +80,7 @@ std::vector<std::size_t> share_out(const std::vector<double>& costs, std::size_t
 }
 
 double busiest_iterations(const std::vector<LogicalMatrix>& matrices, std::size_t members) {
-  std::vector<double> costs;
-  for (const LogicalMatrix& matrix : matrices) costs.push_back(iteration_flops(matrix.out, matrix.in));
+  const auto costs = mapped<double>(matrices, [](const auto& one) { return iteration_flops(one.out, one.in); });
   const std::vector<std::size_t> member_of = share_out(costs, members);
   std::vector<double> loads(members, 0);
   for (std::size_t i = 0; i < costs.size(); ++i) loads[member_of[i]] += costs[i];

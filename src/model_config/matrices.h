@@ -12,9 +12,7 @@
 // Embeddings, heads, norms and biases are not among them.
 
 #include <cstddef>
-#include <cstdint>
 #include <string_view>
-#include <vector>
 
 #include "model_config/model_config.h"
 #include "model_config/partition.h"

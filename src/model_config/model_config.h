@@ -4,10 +4,6 @@
 // Other code derives everything from ModelConfig: names and shapes of parameters (parameters.h), FLOPs and bytes of
 // layers (footprint.h), and the modules (src/model). config.h finds, reads and validates configurations.
 
-#include <cstdint>
-#include <optional>
-#include <string>
-
 #include "core/choices.h"
 
 namespace chimera {
@@ -17,8 +13,7 @@ namespace chimera {
 /// feed-forward and grouped-query attention; also Mistral, Qwen2 and Qwen3.
 enum class Family : std::uint8_t { Gpt2, Bert, Llama };
 template <>
-inline constexpr auto kNames<Family> =
-    std::to_array<Named<Family>>({{Family::Gpt2, "gpt2"}, {Family::Bert, "bert"}, {Family::Llama, "llama"}});
+inline constexpr auto kNames<Family> = in_order<Family>("gpt2", "bert", "llama");
 
 /// Returns whether tokens attend only to themselves and earlier tokens, and every next token is a target.
 [[nodiscard]] constexpr bool is_causal(Family family) { return family != Family::Bert; }
@@ -26,15 +21,13 @@ inline constexpr auto kNames<Family> =
 /// Which projections of attention have biases: none; query, key and value (Qwen2); or also the output projection.
 enum class AttentionBias : std::uint8_t { None, QueryKeyValue, All };
 template <>
-inline constexpr auto kNames<AttentionBias> = std::to_array<Named<AttentionBias>>(
-    {{AttentionBias::None, "none"}, {AttentionBias::QueryKeyValue, "qkv"}, {AttentionBias::All, "all"}});
+inline constexpr auto kNames<AttentionBias> = in_order<AttentionBias>("none", "qkv", "all");
 
 /// Scaling of the frequencies of rotary positions, for longer sequences: none; one factor for all frequencies; or the
 /// rule of Llama 3.1, which leaves high frequencies unchanged.
 enum class RopeScalingType : std::uint8_t { None, Linear, Llama3 };
 template <>
-inline constexpr auto kNames<RopeScalingType> = std::to_array<Named<RopeScalingType>>(
-    {{RopeScalingType::None, "none"}, {RopeScalingType::Linear, "linear"}, {RopeScalingType::Llama3, "llama3"}});
+inline constexpr auto kNames<RopeScalingType> = in_order<RopeScalingType>("none", "linear", "llama3");
 
 /// How the frequencies are scaled.
 struct RopeScaling {
@@ -72,7 +65,7 @@ struct ModelConfig {
   friend bool operator==(const ModelConfig&, const ModelConfig&) = default;
 };
 
-/// Returns the field, or its default.
+/// Return the field, or its default.
 [[nodiscard]] inline std::int64_t key_value_heads_of(const ModelConfig& config) {
   return config.key_value_heads.value_or(config.heads);
 }

@@ -6,10 +6,6 @@
 // Stages create their tensors from these specifications, checkpoints and exports use the names, and footprints count
 // the elements.
 
-#include <cstdint>
-#include <string>
-#include <vector>
-
 #include "model_config/model_config.h"
 #include "model_config/partition.h"
 

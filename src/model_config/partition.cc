@@ -1,14 +1,10 @@
 #include "model_config/partition.h"
 
-#include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <algorithm>
 #include <cctype>
 #include <charconv>
 
-#include "core/choices.h"
-#include "core/error.h"
 #include "core/reject.h"
 
 namespace chimera {

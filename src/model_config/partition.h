@@ -5,13 +5,46 @@
 // equal time), or a list of numbers of blocks. resolve_partition() in plan/balance.h turns it into stages, because
 // balanced stages depend on the schedule.
 
-#include <cstdint>
-#include <string>
-#include <vector>
+#include <algorithm>
+#include <array>
 
 #include "core/choices.h"
 
 namespace chimera {
+
+/// Activations of a block that backward computes again instead of keeping them. Cheap: outputs of norms and of the
+/// feed-forward's activation function. Attention: the attention sub-layer. Full: all but the block's input.
+enum class RecomputeLevel : std::uint8_t { None, Cheap, Attention, Full };
+template <>
+inline constexpr auto kNames<RecomputeLevel> = in_order<RecomputeLevel>("none", "cheap", "attention", "full");
+/// All levels but None. In a stage, the first blocks are at Full, then come blocks at Attention, at Cheap and at None:
+/// when backward reaches a block that it computes again as a whole, the activations of most others are freed.
+inline constexpr auto kRecomputeLevels =
+    std::to_array({RecomputeLevel::Cheap, RecomputeLevel::Attention, RecomputeLevel::Full});
+
+/// Numbers of a stage's blocks at the levels above None.
+struct BlockLevels {
+  std::array<std::int64_t, 4> counts = {};  // [RecomputeLevel]; of None: 0
+
+  /// Returns the numbers for `blocks` blocks at one level.
+  [[nodiscard]] static BlockLevels at(RecomputeLevel level, std::int64_t blocks) {
+    BlockLevels levels;
+    if (level != RecomputeLevel::None) levels[level] = blocks;
+    return levels;
+  }
+  /// Number of blocks at a level. Do not set that of None.
+  [[nodiscard]] std::int64_t& operator[](RecomputeLevel level) { return counts[static_cast<std::size_t>(level)]; }
+  [[nodiscard]] std::int64_t operator[](RecomputeLevel level) const { return counts[static_cast<std::size_t>(level)]; }
+  /// Returns the number of blocks at a level above None.
+  [[nodiscard]] std::int64_t all() const { return counts[1] + counts[2] + counts[3]; }
+  /// Returns the level of the stage's block `index`, from 0.
+  [[nodiscard]] RecomputeLevel level_of(std::int64_t index) const {
+    for (auto level = kRecomputeLevels.rbegin(); level != kRecomputeLevels.rend(); index -= (*this)[*level++])
+      if (index < (*this)[*level]) return *level;
+    return RecomputeLevel::None;
+  }
+  friend bool operator==(const BlockLevels&, const BlockLevels&) = default;
+};
 
 /// Layers of a stage: blocks first_layer .. end_layer - 1. If `embedding`, also the embedding; if `head`, also the head
 /// (final norm, output matrices, loss).
@@ -20,6 +53,8 @@ struct StageLayers {
   std::int64_t end_layer = 0;
   bool embedding = false;
   bool head = false;
+  BlockLevels levels = {};     // at most blocks() in all
+  std::int64_t on_device = 0;  // last blocks whose activations stay on the device if the stage is offloaded
   [[nodiscard]] std::int64_t blocks() const { return end_layer - first_layer; }
   friend bool operator==(const StageLayers&, const StageLayers&) = default;
 };
@@ -37,8 +72,7 @@ struct StageLayers {
 /// else even. Listed: the user's numbers; it has no name, because its text is the list.
 enum class PartitionRule : std::uint8_t { Even, Balanced, Auto, Listed };
 template <>
-inline constexpr auto kNames<PartitionRule> = std::to_array<Named<PartitionRule>>(
-    {{PartitionRule::Even, "even"}, {PartitionRule::Balanced, "balanced"}, {PartitionRule::Auto, "auto"}});
+inline constexpr auto kNames<PartitionRule> = in_order<PartitionRule>("even", "balanced", "auto");
 
 /// A rule and, for Listed, its list.
 struct PartitionChoice {

@@ -1,6 +1,5 @@
 #include "model_config/tensor_cut.h"
 
-#include <fmt/format.h>
 #include <array>
 #include <functional>
 #include <numeric>
@@ -10,54 +9,46 @@
 namespace chimera {
 namespace {
 
-struct CutName {
-  std::string_view end;  // of the parameter's name
-  TensorCut cut;
+/// A layer that the ranks divide: `end` is the end of its name.
+struct CutLayer {
+  std::string_view end;
+  TensorCut weight;
+  bool divides_bias = false;  // always in dimension 0; biases of layers that are divided by inputs are whole
 };
 
 constexpr std::int64_t kQueryKeyValue = 3;
 constexpr bool kOfHeads = true;
+constexpr bool kBias = true;
 /// Dimension, blocks, and whether shares are whole heads. The first name that fits counts, so a longer name stands
 /// before a shorter one with the same end (attention.output.dense, output.dense). For a matrix [out, in], dimension 0
-/// divides outputs and 1 divides inputs. Biases of matrices that are divided by inputs are missing: they are whole.
+/// divides outputs and 1 divides inputs.
 constexpr std::array kCuts = {
-    CutName{"wte.weight", {0}},
-    CutName{"embed_tokens.weight", {0}},
-    CutName{"word_embeddings.weight", {0}},
-    CutName{"lm_head.weight", {0}},
-    CutName{"cls.predictions.decoder.weight", {0}},
-    CutName{"cls.predictions.bias", {0}},
+    CutLayer{"wte", {0}},
+    CutLayer{"embed_tokens", {0}},
+    CutLayer{"word_embeddings", {0}},
+    CutLayer{"lm_head", {0}},
+    CutLayer{"cls.predictions.decoder", {0}},
+    CutLayer{"cls.predictions", {0}, kBias},  // has only a bias
     // GPT-2: matrices [in, out]
-    CutName{"attn.c_attn.weight", {1, kQueryKeyValue, kOfHeads}},
-    CutName{"attn.c_attn.bias", {0, kQueryKeyValue, kOfHeads}},
-    CutName{"attn.c_proj.weight", {0, 1, kOfHeads}},
-    CutName{"mlp.c_fc.weight", {1}},
-    CutName{"mlp.c_fc.bias", {0}},
-    CutName{"mlp.c_proj.weight", {0}},
+    CutLayer{"attn.c_attn", {1, kQueryKeyValue, kOfHeads}, kBias},
+    CutLayer{"attn.c_proj", {0, 1, kOfHeads}},
+    CutLayer{"mlp.c_fc", {1}, kBias},
+    CutLayer{"mlp.c_proj", {0}},
     // BERT
-    CutName{"self.query.weight", {0, 1, kOfHeads}},
-    CutName{"self.query.bias", {0, 1, kOfHeads}},
-    CutName{"self.key.weight", {0, 1, kOfHeads}},
-    CutName{"self.key.bias", {0, 1, kOfHeads}},
-    CutName{"self.value.weight", {0, 1, kOfHeads}},
-    CutName{"self.value.bias", {0, 1, kOfHeads}},
-    CutName{"intermediate.dense.weight", {0}},
-    CutName{"intermediate.dense.bias", {0}},
-    CutName{"attention.output.dense.weight", {1, 1, kOfHeads}},
-    CutName{"output.dense.weight", {1}},
+    CutLayer{"self.query", {0, 1, kOfHeads}, kBias},
+    CutLayer{"self.key", {0, 1, kOfHeads}, kBias},
+    CutLayer{"self.value", {0, 1, kOfHeads}, kBias},
+    CutLayer{"intermediate.dense", {0}, kBias},
+    CutLayer{"attention.output.dense", {1, 1, kOfHeads}},
+    CutLayer{"output.dense", {1}},
     // Llama
-    CutName{"q_proj.weight", {0, 1, kOfHeads}},
-    CutName{"q_proj.bias", {0, 1, kOfHeads}},
-    CutName{"k_proj.weight", {0, 1, kOfHeads}},
-    CutName{"k_proj.bias", {0, 1, kOfHeads}},
-    CutName{"v_proj.weight", {0, 1, kOfHeads}},
-    CutName{"v_proj.bias", {0, 1, kOfHeads}},
-    CutName{"o_proj.weight", {1, 1, kOfHeads}},
-    CutName{"gate_proj.weight", {0}},
-    CutName{"gate_proj.bias", {0}},
-    CutName{"up_proj.weight", {0}},
-    CutName{"up_proj.bias", {0}},
-    CutName{"down_proj.weight", {1}},
+    CutLayer{"q_proj", {0, 1, kOfHeads}, kBias},
+    CutLayer{"k_proj", {0, 1, kOfHeads}, kBias},
+    CutLayer{"v_proj", {0, 1, kOfHeads}, kBias},
+    CutLayer{"o_proj", {1, 1, kOfHeads}},
+    CutLayer{"gate_proj", {0}, kBias},
+    CutLayer{"up_proj", {0}, kBias},
+    CutLayer{"down_proj", {1}},
 };
 
 /// Returns whether every rank has all heads of keys and values; 0 heads: the parameter has none.
@@ -66,9 +57,17 @@ bool has_all_keys(std::int64_t heads, std::int64_t tensor_parallel) { return hea
 }  // namespace
 
 std::optional<TensorCut> tensor_cut(std::string_view parameter) {
-  const auto* const found =
-      std::ranges::find_if(kCuts, [&](const CutName& name) { return parameter.ends_with(name.end); });
-  return found == kCuts.end() ? std::nullopt : std::optional(found->cut);
+  const auto dot = parameter.rfind('.');
+  const bool is_bias = dot != parameter.npos && parameter.substr(dot) == ".bias";
+  if (!is_bias && !parameter.ends_with(".weight")) return std::nullopt;
+  for (const CutLayer& layer : kCuts) {
+    if (!parameter.substr(0, dot).ends_with(layer.end)) continue;
+    if (is_bias)
+      return layer.divides_bias ? std::optional(TensorCut{0, layer.weight.blocks, layer.weight.of_heads})
+                                : std::nullopt;
+    return layer.weight;
+  }
+  return std::nullopt;
 }
 
 bool is_cut(const ParameterSpec& parameter, std::int64_t tensor_parallel) {

@@ -7,11 +7,7 @@
 // have whole parameters, so that they do not depend on T. model/tensor_parallel.h computes with the parts.
 
 #include <algorithm>
-#include <cstdint>
-#include <optional>
-#include <string>
 #include <string_view>
-#include <vector>
 
 #include "model_config/model_config.h"
 #include "model_config/parameters.h"
@@ -24,8 +20,8 @@ struct TensorRange {
   std::int64_t count = 0;
 };
 
-/// Dimension of a parameter that the ranks divide. If the dimension consists of several equal blocks, such as queries,
-/// keys and values in one matrix, each rank has its share of every block.
+/// Dimension of a parameter that the ranks divide. If the dimension consists of several equal `blocks`, such as
+/// queries, keys and values in one matrix, each rank has its share of every block.
 struct TensorCut {
   std::int64_t dimension = 0;
   std::int64_t blocks = 1;
@@ -34,7 +30,7 @@ struct TensorCut {
 
 /// The place of a rank among the ranks that share its layers.
 struct TensorPlace {
-  std::int64_t rank = 0;
+  std::int64_t rank = 0;         // its number among them, from 0
   std::int64_t ranks = 1;        // T, number of ranks
   std::int64_t head_groups = 0;  // head_groups() of the model; 0: T divides its heads
 
@@ -44,20 +40,20 @@ struct TensorPlace {
     const std::int64_t first = std::min(rank * each, size);
     return {first, std::min(each, size - first)};
   }
-  /// Returns this rank's share of `size` elements of all heads.
+  /// Returns this rank's share of `size` elements that belong to all heads: the elements of its heads.
   [[nodiscard]] TensorRange share_of_heads(std::int64_t size) const {
     if (head_groups == 0) return share_of(size);
     const TensorRange groups = share_of(head_groups);
     return {size / head_groups * groups.first, size / head_groups * groups.count};
   }
-  /// Returns this rank's share of a block of the dimension that `cut` names.
+  /// Returns this rank's share of the `block` elements of one block of the dimension that `cut` names.
   [[nodiscard]] TensorRange share_of(std::int64_t block, const TensorCut& cut) const {
     return cut.of_heads ? share_of_heads(block) : share_of(block);
   }
 };
 
-/// Returns where the parameter is cut; nothing if it is whole on every rank. T ranks have keys and values whole too if
-/// is_cut() says so.
+/// Returns where the parameter is cut; nothing if it is whole on every rank. Keys and values may be whole too: see
+/// is_cut().
 [[nodiscard]] std::optional<TensorCut> tensor_cut(std::string_view parameter);
 
 /// Returns whether T ranks divide the parameter. If T exceeds the heads of keys and values, each rank has all of these

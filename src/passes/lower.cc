@@ -1,6 +1,6 @@
 // plan_lowering() computes what the workers must know of each other. WorkerLowering then writes the instructions of one
-// worker, op by op, after PostPlacing has decided where its receives are posted. UpdatePlacing places the updates of an
-// asynchronous schedule. lower.h has the rules for all positions.
+// worker, op by op, after PostPlacing has decided where its receives are posted. lower.h has the rules for all
+// positions.
 
 #include "passes/lower.h"
 
@@ -8,88 +8,14 @@
 #include <compare>
 #include <limits>
 #include <map>
-#include <span>
-#include <utility>
-#include <vector>
 
 #include "core/invariant.h"
 #include "schedule/dependencies.h"
 #include "schedule/offload.h"
-#include "schedule/survivors.h"
+#include "schedule/weight_versions.h"
 
 namespace chimera {
 namespace {
-
-using Copy = std::pair<ReplicaId, StageId>;
-
-Copy copy_of(const Op& op) { return {op.replica, op.stage}; }
-
-// Follows one worker's list and counts the weight gradients of each stage. A version is dropped after its last use,
-// found in a first pass; the newest one only right before its replacement, since a later op or the next step may use
-// it.
-class UpdatePlacing {
- public:
-  UpdatePlacing(const std::vector<Op>& ops, std::int64_t micro_batches, bool sums)
-      : ops_(ops), micro_batches_(micro_batches), sums_(sums) {
-    for (std::size_t i = 0; i < ops.size(); ++i) last_use_[{copy_of(ops[i]), ops[i].weight_version}] = i;
-  }
-
-  std::vector<PlacedInstruction> run() {
-    for (std::size_t i = 0; i < ops_.size(); ++i) {
-      const Op& op = ops_[i];
-      State& state = states_[copy_of(op)];
-      if (op.weight_version < state.newest && last_use(op, op.weight_version) == i) drop(i, op, op.weight_version);
-      if (!gives_weight_gradient(op.kind)) continue;
-      state.last_gradient = op;
-      if (++state.gradients == micro_batches_) update(i, state);
-    }
-    for (auto& [copy, state] : states_) {
-      if (state.gradients > 0) update(ops_.size() - 1, state);
-    }
-    return std::move(placed_);
-  }
-
- private:
-  struct State {
-    std::int32_t newest = 0;
-    std::int64_t gradients = 0;
-    Op last_gradient;
-  };
-
-  /// Returns the position of the version's last use, or 0.
-  [[nodiscard]] std::size_t last_use(const Op& op, std::int32_t version) const {
-    const auto found = last_use_.find({copy_of(op), version});
-    return found == last_use_.end() ? 0 : found->second;
-  }
-
-  void place(std::size_t after, const Instruction& instruction) {
-    placed_.push_back({.after = after, .instruction = instruction});
-  }
-
-  void drop(std::size_t after, Op op, std::int32_t version) {
-    op.weight_version = version;
-    place(after, {.kind = InstructionKind::DropWeights, .op = op});
-  }
-
-  void update(std::size_t after, State& state) {
-    Op op = state.last_gradient;
-    if (last_use(op, state.newest) <= after) drop(after, op, state.newest);
-    op.weight_version = ++state.newest;
-    state.gradients = 0;
-    if (sums_) {
-      place(after, {.kind = InstructionKind::StartAllReduce, .group = parameters_of(op.stage)});
-      place(after, {.kind = InstructionKind::WaitAllReduce, .group = parameters_of(op.stage)});
-    }
-    place(after, {.kind = InstructionKind::UpdateWeights, .op = op});
-  }
-
-  const std::vector<Op>& ops_;
-  std::int64_t micro_batches_;
-  bool sums_;
-  std::map<std::pair<Copy, std::int32_t>, std::size_t> last_use_;
-  std::map<Copy, State> states_;
-  std::vector<PlacedInstruction> placed_;
-};
 
 bool has_backward(const Schedule& schedule) {
   return std::ranges::any_of(schedule.workers, [](const auto& ops) {
@@ -248,10 +174,7 @@ class WorkerLowering {
         ops_(plan.schedule.workers[worker]),
         destination_(ops_.size(), kHere),
         input_(ops_.size(), kNoOp),
-        is_offloaded_(ops_.size(), false),
-        loads_(offloaded_forwards(ops_, plan.offload, plan.options.pairs)),
-        all_reduces_(plan.all_reduces[worker]),
-        updates_(plan.updates[worker]) {
+        is_offloaded_(ops_.size(), false) {
     for (const OffloadedForward& each : loads_) is_offloaded_[each.forward] = true;
     std::vector<Send> sends;
     std::vector<OpIndex> makers;
@@ -390,11 +313,12 @@ class WorkerLowering {
   std::vector<OpIndex> input_;              // [op]: input from another worker, or kNoOp
   std::vector<Post> posts_;                 // In order
   std::size_t next_post_ = 0;
-  std::vector<bool> is_offloaded_;       // [op]
-  std::vector<OffloadedForward> loads_;  // In order of their loads
+  std::vector<bool> is_offloaded_;  // [op]
+  std::vector<OffloadedForward> loads_ =
+      offloaded_forwards(ops_, plan_.offload, plan_.options.pairs);  // In order of their loads
   std::size_t next_load_ = 0;
-  std::span<const AllReduceStart> all_reduces_;  // Not yet started
-  std::span<const PlacedInstruction> updates_;   // Not yet written
+  std::span<const AllReduceStart> all_reduces_ = plan_.all_reduces[worker_];  // Not yet started
+  std::span<const PlacedInstruction> updates_ = plan_.updates[worker_];       // Not yet written
   std::map<std::uint32_t, std::vector<std::size_t>>
       under_way_;  // [peer]: unfinished sends without an answering gradient
   std::int32_t num_sums_ = 0;
@@ -405,9 +329,18 @@ class WorkerLowering {
 
 std::vector<std::vector<PlacedInstruction>> place_updates(const Schedule& schedule, bool sums) {
   std::vector<std::vector<PlacedInstruction>> result(schedule.workers.size());
-  if (!schedule.updates) return result;
   for (std::size_t w = 0; w < result.size(); ++w) {
-    result[w] = UpdatePlacing(schedule.workers[w], schedule.updates->micro_batches, sums).run();
+    for (const VersionChange& change : version_changes(schedule, w)) {
+      const auto place = [&](const Instruction& instruction) {
+        result[w].push_back({.after = change.after - 1, .instruction = instruction});
+      };
+      const bool is_update = change.change > 0;
+      if (is_update && sums) {
+        place({.kind = InstructionKind::StartAllReduce, .group = parameters_of(change.op.stage)});
+        place({.kind = InstructionKind::WaitAllReduce, .group = parameters_of(change.op.stage)});
+      }
+      place({.kind = is_update ? InstructionKind::UpdateWeights : InstructionKind::DropWeights, .op = change.op});
+    }
   }
   return result;
 }

@@ -45,9 +45,7 @@
 // deadlock, even without buffering (docs/architecture.md); check/check_program.h proves it for each program again.
 
 #include <cstddef>
-#include <cstdint>
 #include <set>
-#include <vector>
 
 #include "schedule/place_all_reduces.h"
 #include "schedule/program.h"
@@ -61,6 +59,7 @@ inline constexpr std::int64_t kReceivesAheadOnGpus = 1;
 
 /// The choices that the rules leave open.
 struct LoweringOptions {
+  /// How the transport matches sends and receives (schedule/program.h).
   ChannelDiscipline discipline = ChannelDiscipline::PerDirection;
   std::int64_t receives_ahead = 2;   // Receives per channel that are posted before their turn
   std::int64_t sends_behind = 2;     // Unfinished sends per channel, not counting activations that get a gradient back
@@ -71,12 +70,11 @@ struct LoweringOptions {
   std::int64_t steps = 1;        // Steps of an unrolled asynchronous schedule; divides its micro-batches
 };
 
-/// Returns the program of a schedule, by the rules at the head of this file. A lost worker (schedule/survivors.h) has
-/// no instructions. Requires a schedule that check() (check/check_schedule.h) accepts. Throws ScheduleError if its ops
-/// wait for each other in a cycle.
+/// Returns the program of a schedule, by the rules at the head of this file. Lost workers have no instructions.
+/// Requires a schedule that check() (check/check_schedule.h) accepts. Throws ScheduleError if its ops wait in a cycle.
 [[nodiscard]] Program lower(const Schedule& schedule, const LoweringOptions& options = {});
 
-/// An instruction right after the op at position `after` of its worker's list.
+/// An instruction right after the op at position `after`, from 0, of its worker's list.
 struct PlacedInstruction {
   std::size_t after = 0;
   Instruction instruction;
@@ -96,7 +94,7 @@ struct PlacedInstruction {
 /// and no optimizer step to it.
 [[nodiscard]] Schedule forward_only(const Schedule& schedule);
 
-/// Returns the maximum number of receives that a worker has posted and not yet awaited.
+/// Returns the maximum number of receives that any worker has posted and not yet awaited, at any time.
 [[nodiscard]] std::int64_t peak_posted_receives(const Program& program);
 
 }  // namespace chimera

@@ -4,9 +4,6 @@
 // simulator unrolls a few steps to measure the time of a step in the middle. The runtime executes a ContinuousProgram,
 // the program of a whole run. It stores only the first, middle and last steps.
 
-#include <cstdint>
-#include <vector>
-
 #include "passes/lower.h"
 #include "schedule/program.h"
 #include "schedule/schedule.h"
@@ -27,8 +24,8 @@ struct ContinuousProgram {
   Program program;                             // Program of the stored steps
   std::vector<std::vector<std::size_t>> ends;  // [worker][piece]: position after its last instruction in `program`
 
-  /// Returns the worker's instructions in step `step`, from 0 to `steps` - 1. If the run continues a training at step
-  /// `first`, micro-batches and versions are numbered from there.
+  /// Returns the worker's instructions in step `step`, 0 to `steps` - 1. If `first` steps ran before this run, the
+  /// numbers of micro-batches and versions continue from theirs.
   [[nodiscard]] std::vector<Instruction> piece(std::size_t worker, std::int64_t step, std::int64_t first = 0) const;
 };
 
@@ -57,7 +54,7 @@ struct ContinuousProgram {
 /// ops, or the schedule is asynchronous with several replicas of the model.
 [[nodiscard]] Schedule unroll(const Schedule& step, std::int64_t steps);
 
-/// Returns the number of steps in flight at once: 1 if the schedule is synchronous, else D / N (workers / micro-batches
+/// Returns the number of steps in flight at once: 1 if the schedule is synchronous, else S / N (stages / micro-batches
 /// per step) rounded up.
 [[nodiscard]] std::int64_t steps_in_flight(const Schedule& step);
 

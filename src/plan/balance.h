@@ -6,10 +6,7 @@
 // resolve_partition() applies the rule that a user selects with --partition. Both are deterministic, so that all ranks
 // compute the same stages.
 
-#include <cstdint>
 #include <limits>
-#include <optional>
-#include <vector>
 
 #include "plan/model_loads.h"
 #include "schedule/schedule.h"
@@ -23,7 +20,7 @@ struct BalanceOptions {
   bool recompute = false;          // stages keep only their inputs and run forward again before the backward
   double tolerance = 0.1;          // accepted excess of the slowest worker's time over the minimum
   std::int64_t candidates = 1000;  // maximum number of cuts to simulate before the local improvement
-  std::int64_t steps = 20;         // maximum number of improvements; each simulates every move of a single block
+  std::int64_t steps = 20;  // maximum number of improvements, not training steps; each simulates every move of a block
 };
 
 /// A partition that balance() found. Times are in the unit of the loads; the makespan is the time of a simulated step.
@@ -75,7 +72,8 @@ inline constexpr double kFasterThanEven = 1.03;
 ///   kFasterThanEven; else even_partition().
 /// - Listed: explicit_partition(), the user's list.
 ///
-/// Deterministic, so that all ranks compute the same result. Throws ConfigError if there are more stages than layers.
+/// Deterministic, so that all ranks compute the same result. Throws ConfigError if there are more stages than layers,
+/// or as explicit_partition() does.
 [[nodiscard]] std::vector<StageLayers> resolve_partition(const PartitionChoice& choice,
                                                          const PartitionProblem& problem);
 

@@ -32,11 +32,12 @@ std::int64_t num_stages(const Candidate& candidate) {
 }
 
 StageChoice offload_choice(const Candidate& candidate) {
+  if (candidate.offload_blocks.rule == StageRule::Counted) return candidate.offload_blocks;
   return stage_choice(candidate.offload, num_stages(candidate));
 }
 
 StageChoice recompute_choice(const Candidate& candidate) {
-  if (candidate.recompute_attention) return {StageRule::Attention};
+  if (candidate.blocks.counts_blocks()) return candidate.blocks;
   return stage_choice(candidate.recompute, num_stages(candidate));
 }
 

@@ -5,11 +5,6 @@
 // partition of layers into stages, and the stages that recompute or offload activations. plan/enumerate.h lists the
 // candidates of a problem, plan/predict.h predicts time and memory of each, and plan/plan.h ranks them.
 
-#include <cstdint>
-#include <set>
-#include <string>
-#include <vector>
-
 #include "generate/registry.h"
 #include "model_config/config.h"
 #include "model_config/footprint.h"
@@ -59,8 +54,9 @@ struct Candidate {
   PartitionChoice partition = {};
   std::set<StageId> recompute = {};
   std::set<StageId> offload = {};
-  bool shard_optimizer = false;      // as PlanProblem::shard_optimizer, which holds for all candidates
-  bool recompute_attention = false;  // Workload::recompute_attention of this candidate
+  bool shard_optimizer = false;     // as PlanProblem::shard_optimizer, which holds for all candidates
+  StageChoice blocks = {};          // Blocks that recompute (StageChoice::counts_blocks()); then no stage does
+  StageChoice offload_blocks = {};  // Counted: only these blocks of `offload`
   ReplicaLayout replica_layout = ReplicaLayout::Near;
 };
 
@@ -76,7 +72,7 @@ struct Candidate {
 /// Returns the value of --offload for this candidate.
 [[nodiscard]] StageChoice offload_choice(const Candidate& candidate);
 
-/// Returns whether the workers of a node together have more threads than the node has cores.
+/// Returns whether workers compete for cores: those of a node together have more threads than the node has cores.
 [[nodiscard]] bool shares_cores(const PlanProblem& problem);
 
 }  // namespace chimera

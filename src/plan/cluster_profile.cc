@@ -2,9 +2,7 @@
 
 #include <algorithm>
 #include <map>
-#include <nlohmann/json.hpp>
 
-#include "core/error.h"
 #include "core/json.h"
 #include "core/reject.h"
 

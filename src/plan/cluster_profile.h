@@ -4,10 +4,6 @@
 // (NodeLinks). These functions combine the results into one MachineProfile (machine.h), which has different times for
 // links within a node and links between nodes.
 
-#include <cstdint>
-#include <string>
-#include <vector>
-
 #include "plan/machine.h"
 
 namespace chimera {

@@ -110,9 +110,10 @@ PossibleGains possible_gains(Predictor& predictor, const Candidate& candidate) {
   remove_sums(planned.model);
   gains.free_network_seconds = predictor.step_seconds(planned, candidate);
   // Both gains are relative to the candidate as it is.
-  planned = predictor.prepare(candidate);
-  planned.model.costs.recompute.clear();
-  gains.without_recomputation_seconds = predictor.step_seconds(planned, candidate);
+  Candidate keeping = candidate;
+  keeping.recompute.clear();
+  keeping.blocks = {};
+  gains.without_recomputation_seconds = predictor.step_seconds(predictor.prepare(keeping), keeping);
   return gains;
 }
 

@@ -6,10 +6,6 @@
 // predictions differ; step_parts() splits the simulated time. `chimera plan` prints the results below its table and
 // with --explain.
 
-#include <array>
-#include <string>
-#include <vector>
-
 #include "core/choices.h"
 #include "plan/predict.h"
 
@@ -25,10 +21,10 @@ struct DifferenceCause {
 struct ModelComparison {
   double paper_seconds = 0;      // step time by equation 1
   double simulated_seconds = 0;  // step time by the simulator
-  /// Causes of the difference, the largest first; they add up to it. These costs are removed from both predictions in
-  /// turn: shared cores and links, updates and overheads, messages, all-reduces, differences between stages. The rest
-  /// is called `order of ops`, because equation 1 only counts the ops on one critical path. Causes below 0.5 % of the
-  /// simulated time are omitted.
+  /// Causes of the difference, the largest absolute value first. These costs are removed from both predictions in turn:
+  /// shared cores and links, updates and overheads, messages, all-reduces, differences between stages. The rest is
+  /// called `order of ops`, because equation 1 only counts the ops on one critical path. All causes add up to the
+  /// difference, but those below 0.5 % of the simulated time are omitted.
   std::vector<DifferenceCause> causes;
 };
 
@@ -54,13 +50,9 @@ enum class StepPart : std::uint8_t {
   Updates,        ///< weight updates and overheads per step
 };
 template <>
-inline constexpr auto kNames<StepPart> = std::to_array<Named<StepPart>>({{StepPart::Compute, "compute"},
-                                                                         {StepPart::Recomputation, "recomputation"},
-                                                                         {StepPart::Bubble, "bubble"},
-                                                                         {StepPart::TensorSums, "tensor-parallel sums"},
-                                                                         {StepPart::Messages, "exposed messages"},
-                                                                         {StepPart::Sums, "exposed sums"},
-                                                                         {StepPart::Updates, "updates and overheads"}});
+inline constexpr auto kNames<StepPart> = in_order<StepPart>("compute", "recomputation", "bubble",
+                                                            "tensor-parallel sums", "exposed messages", "exposed sums",
+                                                            "updates and overheads");
 inline constexpr std::size_t kStepParts = kNames<StepPart>.size();
 
 /// Seconds by part; their total is the simulated step time.

@@ -1,7 +1,6 @@
 #include "plan/device_model.h"
 
 #include <algorithm>
-#include <array>
 
 #include "model_config/footprint.h"
 
@@ -37,7 +36,6 @@ class Device {
         slices_(real(workload.slices)),
         tokens_(real(workload.micro_batch_size * workload.sequence)),
         peak_(peak_of(machine, workload.compute_bytes)) {
-    workload_.recompute_attention = false;
     workload_.slices = 1;
     workload_.tensor_parallel = ranks;
   }

@@ -27,10 +27,10 @@ struct DeviceTime {
 
 /// Returns the time of a layer, for all slices of a micro-batch together.
 ///
-/// A product of m x k and k x n matrices takes its FLOPs at a share of the peak that falls with its sizes. Attention of
-/// causal models skips half of the scores, and its backward has five products for two of the forward. In the forward, a
-/// block moves three times the bytes that it keeps, in the input gradient four times, in the weight gradient once; the
-/// head moves 30 bytes per logit. Workload::recompute_attention does not count.
+/// A product of m x k and k x n matrices runs at a fraction of the peak that is smaller for small m, k or n
+/// (DeviceModel::product_size). Attention of causal models skips half of the scores, and its backward has five
+/// products for two of the forward. In the forward, a block moves three times the bytes that it keeps, in the input
+/// gradient four times, in the weight gradient once; the head moves 30 bytes per logit.
 [[nodiscard]] DeviceTime device_time(const MachineProfile& machine, const ModelConfig& model, LayerKind kind,
                                      const Workload& workload, std::int64_t tensor_parallel);
 

@@ -1,6 +1,5 @@
 #include "plan/enumerate.h"
 
-#include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <algorithm>
 #include <set>
@@ -36,21 +35,12 @@ std::vector<PipelineShape> shapes_of(const Generator& generator, std::int64_t de
     if (!asked->empty() && find_axis(generator, axis) == nullptr) return {};
   }
   if (find_axis(generator, Axis::Slices) == nullptr && !allows(slices, 1)) return {};
-  // The product of the values of all axes, one axis after the other.
-  std::vector<PipelineShape> shapes = {default_shape(generator, depth, count)};
-  for (const SupportedAxis& taken : generator.axes) {
-    std::vector<PipelineShape> more;
-    for (const PipelineShape& shape : shapes) {
-      std::vector<std::int64_t> values = taken.planned(shape);
-      if (taken.axis == Axis::Pipelines && !given.pipelines.empty()) values = given.pipelines;
-      if (taken.axis == Axis::Chunks && !given.chunks.empty()) values = given.chunks;
-      if (taken.axis == Axis::Slices) values = slices;
-      for (const std::int64_t value : values) shape_axis(taken.axis).set(more.emplace_back(shape), value);
-    }
-    shapes = std::move(more);
-  }
-  std::erase_if(shapes, [&](const PipelineShape& shape) { return generator.find_shape_error(shape).has_value(); });
-  return shapes;
+  const auto values_of = [&](const SupportedAxis& taken, const PipelineShape& shape) {
+    if (taken.axis == Axis::Pipelines && !given.pipelines.empty()) return given.pipelines;
+    if (taken.axis == Axis::Chunks && !given.chunks.empty()) return given.chunks;
+    return taken.axis == Axis::Slices ? slices : taken.planned(shape);
+  };
+  return possible_shapes(generator, default_shape(generator, depth, count), values_of);
 }
 
 bool can_be_cut(const PlanProblem& problem) { return problem.layers.empty() && is_causal(problem.model.family); }
@@ -72,6 +62,7 @@ class Enumeration {
  public:
   Enumeration(const PlanProblem& problem, const PlanOptions& options) : problem_(problem), options_(options) {
     for (const StageChoice& choice : {options.recompute, options.offload}) {
+      if (choice.counts.size() > 1) counted_ = std::ssize(choice.counts);
       if (!choice.stages.empty()) last_stage_ = std::max<std::int64_t>(last_stage_, choice.stages.rbegin()->value());
     }
     if (options.partition.rule != PartitionRule::Listed) return;
@@ -138,11 +129,11 @@ class Enumeration {
         if ((halves && like.micro_batch_size % 2 != 0) || held * depth > problem_.model.layers) continue;
         if (held * depth * count * (halves ? 2 : 1) * 3 > kMaxPlannedOps / shape.slices) continue;
         if (cut_ > 0 && held * depth != cut_) continue;
+        if (counted_ > 0 && held * depth != counted_) continue;
         if (last_stage_ >= held * depth) continue;
         Candidate& found = found_.emplace_back(like);
         found.schedule = name;
         found.shape = shape;
-        found.recompute_attention = problem_.workload.recompute_attention;
         if (cut_ > 0) found.partition = options_.partition;
       }
     }
@@ -151,6 +142,7 @@ class Enumeration {
   const PlanProblem& problem_;
   const PlanOptions& options_;
   std::int64_t cut_ = 0;          // number of stages of a given partition; 0: any
+  std::int64_t counted_ = 0;      // number of stages of given counts of blocks; 0: any
   std::int64_t last_stage_ = -1;  // largest given stage
   std::vector<Candidate> found_;
 };
@@ -175,15 +167,15 @@ std::string describe(const GivenConfiguration& given, const StageChoice& recompu
   if (given.tensor_parallel != std::vector<std::int64_t>{1}) add("--tensor-parallel", given.tensor_parallel);
   if (given.slices != std::vector<std::int64_t>{1}) add("--slices", given.slices);
   if (given.replica_layout) flags.push_back(fmt::format("--replica-layout {}", to_text(*given.replica_layout)));
-  if (recompute.rule == StageRule::Listed) flags.push_back("--recompute " + to_text(recompute));
-  if (offload.rule == StageRule::Listed) flags.push_back("--offload " + to_text(offload));
+  if (recompute.rule == StageRule::Listed || recompute.counts.size() > 1)
+    flags.push_back("--recompute " + to_text(recompute));
+  if (offload.rule == StageRule::Listed || offload.counts.size() > 1) flags.push_back("--offload " + to_text(offload));
   return fmt::format("{}", fmt::join(flags, ", "));
 }
 
-[[noreturn]] void refuse_given(const PlanProblem& problem, PlanOptions options) {
+[[noreturn]] void refuse_given(const PlanProblem& problem, PlanOptions options, const std::string& asked) {
   // The most special reason first, which has a message of its own.
   for (const std::int64_t ranks : options.given.tensor_parallel) require_divisible(problem.model, ranks);
-  const std::string asked = describe(options.given, options.recompute, options.offload);
   // Without the user's values: what would be possible.
   options.given = {};
   options.recompute = {StageRule::Auto};
@@ -211,8 +203,8 @@ std::string describe(const GivenConfiguration& given, const StageChoice& recompu
     reject("--partition {}: no schedule cuts the model for {} workers into so many stages", to_text(options.partition),
            problem.workers);
   }
-  const bool lists_stages = options.recompute.rule == StageRule::Listed || options.offload.rule == StageRule::Listed;
-  if (!options.given.empty() || lists_stages) refuse_given(problem, options);
+  const std::string asked = describe(options.given, options.recompute, options.offload);
+  if (!asked.empty()) refuse_given(problem, options, asked);
   reject(
       "{} workers, mini-batch {}: none of the schedules {} takes any W x D = {} with D at most the {} layers of {}; "
       "allow others ({} takes any D and N)",

@@ -5,11 +5,8 @@
 // micro-batch size, a schedule and the schedule's parameters. A user may restrict these values (GivenConfiguration).
 // list_candidates() lists the configurations, and make_plan() (plan/plan.h) simulates and ranks them.
 
-#include <cstdint>
 #include <functional>
 #include <optional>
-#include <string>
-#include <vector>
 
 #include "plan/candidate.h"
 

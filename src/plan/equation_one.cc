@@ -3,9 +3,7 @@
 #include <algorithm>
 #include <numeric>
 #include <utility>
-#include <vector>
 
-#include "generate/registry.h"
 #include "simulate/cost_table.h"
 
 namespace chimera {

@@ -25,7 +25,7 @@ struct EquationOne {
   CriticalOps critical;       // C_f and C_b
   double all_reduce = 0;      // Comm_allreduce, all-reduce time of the worker with the largest `unoverlapped`
   double unoverlapped = 0;    // Comm_unoverlapped, all-reduce time that no bubble hides: maximum over workers
-  double seconds = 0;         // T
+  double seconds = 0;         // T, in the unit of the costs: seconds for the planner
 };
 
 /// Evaluates equation 1 with the costs that simulate() uses, without updates. An all-reduce that starts early is hidden

@@ -9,9 +9,9 @@
 #include "plan/device_model.h"
 
 // A profile has times of a few layers at a few micro-batch sizes. layer_time() finds the measured layer that is most
-// alike, interpolates at the same number of tokens, and scales by the ratio of FLOPs per token. Traffic of attention
-// scores grows with the square of the sequence and not with FLOPs, so it is taken out before the scaling and added for
-// the new length.
+// alike, interpolates at the same number of tokens, and scales by what a device model says of both shapes, or else by
+// the ratio of FLOPs per token. Traffic of attention scores grows with the square of the sequence and not with FLOPs,
+// so without a device model it is taken out before the scaling and added for the new length.
 
 namespace chimera {
 namespace {
@@ -137,16 +137,23 @@ LayerTime as_layer_time(const DeviceTime& time, const Workload& workload) {
   return {workload.micro_batch_size, forward, time.input_gradient.all(), time.weight_gradient.all(), forward};
 }
 
-/// Adds the second run of a block's attention to its input gradient, if asked. `traffic`: its seconds that do not scale
-/// with FLOPs.
-LayerTime with_recomputed_attention(LayerTime time, const ModelConfig& model, LayerKind kind, const Workload& workload,
-                                    double traffic) {
-  if (!workload.recompute_attention || kind != LayerKind::Block) return time;
-  // The second run takes the traffic as a whole, and of the rest the part of its FLOPs.
-  traffic = std::min(time.recompute, traffic);
-  const BlockFlops flops = block_flops(model, {.micro_batch_size = 1, .sequence = workload.sequence});
-  const double share = flops.attention_layer / flops.all;
-  time.input_gradient += traffic + share * (time.recompute - traffic);
+/// Scales the times of the nearest measured layer, at about as many tokens, by the ratios of the DeviceModel.
+LayerTime scaled_by_device(const MachineProfile& machine, const ModelConfig& model, LayerKind kind,
+                           const Workload& workload, std::int64_t tensor_parallel) {
+  const bool has_split = has_layer_as_near(machine, model, kind, workload, tensor_parallel);
+  const LayerTimes& layer = nearest_layer(machine, model, kind, workload, has_split ? tensor_parallel : 1);
+  const std::int64_t tokens = workload.micro_batch_size * workload.sequence / workload.slices;
+  const Workload measured{.micro_batch_size = std::max<std::int64_t>(1, tokens / layer.sequence),
+                          .sequence = layer.sequence,
+                          .compute_bytes = bytes_of(layer.dtype)};
+  LayerTime time = interpolate_time(layer.times, as_real(measured.micro_batch_size));
+  const LayerTime from =
+      as_layer_time(device_time(machine, layer.model, kind, measured, layer.tensor_parallel), measured);
+  const LayerTime to = as_layer_time(device_time(machine, model, kind, workload, tensor_parallel), workload);
+  for (const auto& number : kLayerTimeNumbers) {
+    if (from.*number.value > 0) time.*number.value *= to.*number.value / from.*number.value;
+  }
+  time.micro_batch_size = workload.micro_batch_size;
   return time;
 }
 
@@ -168,9 +175,8 @@ bool has_layer_as_near(const MachineProfile& machine, const ModelConfig& model, 
 LayerTime layer_time(const MachineProfile& machine, const ModelConfig& model, LayerKind kind, const Workload& workload,
                      std::int64_t tensor_parallel) {
   if (machine.has_device() && machine.layers.empty())
-    return with_recomputed_attention(
-        as_layer_time(device_time(machine, model, kind, workload, tensor_parallel), workload), model, kind, workload,
-        0);
+    return as_layer_time(device_time(machine, model, kind, workload, tensor_parallel), workload);
+  if (machine.has_device()) return scaled_by_device(machine, model, kind, workload, tensor_parallel);
   const LayerTimes& layer = nearest_layer(machine, model, kind, workload, tensor_parallel);
   const double slices = as_real(workload.slices);
   // Same number of tokens, because some costs depend only on it
@@ -194,18 +200,46 @@ LayerTime layer_time(const MachineProfile& machine, const ModelConfig& model, La
     // The host must launch the kernels of a block for each slice, however small they are.
     return kind == LayerKind::Block ? std::max(seconds, slices * machine.block_launch) : seconds;
   };
-  const LayerTime result = {workload.micro_batch_size,
-                            time(&LayerTime::forward, &LayerFootprint::forward_flops, 1),
-                            time(&LayerTime::input_gradient, &LayerFootprint::input_gradient_flops, 1),
-                            time(&LayerTime::weight_gradient, &LayerFootprint::weight_gradient_flops, 0),
-                            time(&LayerTime::recompute, &LayerFootprint::forward_flops, 1),
-                            spread_at(layer.times, sequences)};
-  const double traffic = traffic_asked * as_real(workload.micro_batch_size) * wider;
-  return with_recomputed_attention(result, model, kind, workload, traffic);
+  return {workload.micro_batch_size,
+          time(&LayerTime::forward, &LayerFootprint::forward_flops, 1),
+          time(&LayerTime::input_gradient, &LayerFootprint::input_gradient_flops, 1),
+          time(&LayerTime::weight_gradient, &LayerFootprint::weight_gradient_flops, 0),
+          time(&LayerTime::recompute, &LayerFootprint::forward_flops, 1),
+          spread_at(layer.times, sequences)};
+}
+
+double cheap_bytes(const ModelConfig& model, const Workload& workload) {
+  // Each norm reads and writes hidden states; the activation function reads its inputs and writes its output.
+  const double inner = as_real(model.feed_forward * (model.family == Family::Llama ? 3 : 2));
+  const double norms = as_real(model.hidden * (is_causal(model.family) ? 4 : 2));
+  return as_real(workload.micro_batch_size * workload.sequence * workload.compute_bytes) * (norms + inner) /
+         as_real(workload.tensor_parallel);
+}
+
+double recompute_seconds(const MachineProfile& machine, const ModelConfig& model, const Workload& workload,
+                         RecomputeLevel level, double whole) {
+  switch (level) {
+    case RecomputeLevel::None: return 0;
+    case RecomputeLevel::Cheap: {
+      const double bytes = cheap_bytes(model, workload);
+      if (machine.memory_bandwidth > 0) return bytes * machine.fused_part() / machine.memory_bandwidth;
+      const double flops = block_flops(model, workload).all / as_real(workload.tensor_parallel);
+      return std::min(whole, whole * kFlopsPerByteOfCpu * bytes / flops);
+    }
+    case RecomputeLevel::Attention: {
+      // The second run takes the traffic as a whole, and of the rest the part of its FLOPs.
+      const double traffic = std::min(whole, attention_seconds(machine, model, LayerKind::Block, workload.sequence) *
+                                                 as_real(workload.micro_batch_size));
+      const BlockFlops flops = block_flops(model, {.micro_batch_size = 1, .sequence = workload.sequence});
+      return traffic + flops.attention_layer / flops.all * (whole - traffic);
+    }
+    case RecomputeLevel::Full: break;
+  }
+  return whole;
 }
 
 double attention_time_share(const MachineProfile& machine, const ModelConfig& model, const Workload& workload) {
-  if (machine.has_device() && machine.layers.empty()) {
+  if (machine.has_device()) {
     Workload whole = workload;
     whole.slices = 1;
     const KernelSeconds all = kernel_seconds(machine, model, whole, 1);
@@ -222,10 +256,9 @@ double attention_time_share(const MachineProfile& machine, const ModelConfig& mo
     const double moving = std::min(traffic, all_seconds);
     return moving + (all_seconds - moving) * share_of_flops;
   };
-  // The input gradient takes two products for each of the forward, and a third one if attention is recomputed.
-  const double again = workload.recompute_attention ? 3 : 2;
+  // The input gradient takes two products for each of the forward.
   const double attention = of_attention(block.forward, flops / work.forward_flops) +
-                           of_attention(block.input_gradient, again * flops / work.input_gradient_flops);
+                           of_attention(block.input_gradient, 2 * flops / work.input_gradient_flops);
   const double others = layer_time(machine, model, LayerKind::Embedding, workload).whole() +
                         layer_time(machine, model, LayerKind::Head, workload).whole();
   const double all = as_real(model.layers) * block.whole() + others;

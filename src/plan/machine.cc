@@ -1,11 +1,9 @@
 #include "plan/machine.h"
 
-#include <fmt/format.h>
 #include <algorithm>
 #include <cmath>
 
 #include "core/choices.h"
-#include "core/error.h"
 #include "core/files.h"
 #include "core/json.h"
 #include "core/reject.h"

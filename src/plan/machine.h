@@ -6,11 +6,7 @@
 // layers, and stage_model.h the costs of a pipeline's stages.
 
 #include <array>
-#include <cstdint>
 #include <map>
-#include <nlohmann/json.hpp>
-#include <string>
-#include <vector>
 
 #include "core/json_value.h"
 #include "model_config/footprint.h"
@@ -20,6 +16,7 @@ namespace chimera {
 
 inline constexpr double kGiB = 1 << 30;  // Bytes
 
+/// Largest numbers that a profile may have.
 inline constexpr double kMaxSeconds = 1e9;  // about 30 years
 inline constexpr double kMaxBytes = 1e18;
 inline constexpr double kMaxRatio = 1e6;     // limit of slowdowns and other ratios
@@ -121,18 +118,17 @@ inline constexpr auto kReservedNumbers =
 /// Kernels of a job: those of eager PyTorch, as this project's, or fused ones of a compiler or a vendor.
 enum class Kernels : std::uint8_t { Eager, Fused };
 template <>
-inline constexpr auto kNames<Kernels> = std::to_array<Named<Kernels>>({{Kernels::Eager, "eager"},
-                                                                       {Kernels::Fused, "fused"}});
+inline constexpr auto kNames<Kernels> = in_order<Kernels>("eager", "fused");
 
 /// Numbers from which device_model.h computes the times of layers, with MachineProfile::matrix_flops,
 /// `memory_bandwidth` (that of copies) and `block_launch`.
 struct DeviceModel {
-  double products = 0;         // part of the peak that large products of matrices reach; 0: there is no model
+  double products = 0;         // fraction of the peak that large products of matrices reach; 0: there is no model
   double product_size = 0;     // a product of m x k and k x n takes 1 + this (1/m + 1/k + 1/n) times as long
-  double attention = 0;        // part of the peak that attention reaches
+  double attention = 0;        // fraction of the peak that attention reaches
   double fused_attention = 0;  // the same of fused kernels
   double fused_part = 0;       // bytes and launches of fused kernels, relative to eager ones
-  double fused_sums = 0;       // part of the time of tensor-parallel sums that fused kernels overlap with products
+  double fused_sums = 0;       // fraction of the time of tensor-parallel sums that fused kernels hide behind products
   friend bool operator==(const DeviceModel&, const DeviceModel&) = default;
 };
 inline constexpr auto kDeviceNumbers =
@@ -145,7 +141,7 @@ inline constexpr auto kDeviceNumbers =
 
 /// Errors of predicted step times over published or measured runs that fitted no number of a profile.
 struct TestedErrors {
-  double median = 0;  // of relative errors' sizes
+  double median = 0;  // of the absolute values of relative errors
   double low = 0;     // four fifths of the runs took 1 + `low` to 1 + `high` times the predicted time
   double high = 0;
   std::int64_t runs = 0;
@@ -161,7 +157,7 @@ struct MachineProfile {
   std::int64_t threads = 1;           // cores of a worker
   std::int64_t workers_per_node = 1;  // workers beyond this number are on further nodes
   double memory_bytes = 0;            // of each worker
-  ReservedBytes reserved = {};        // part of it
+  ReservedBytes reserved = {};        // bytes of memory_bytes that hold no tensors
   /// Bytes of activations relative to stage_footprint(); 1 for this project's kernels.
   double activation_scale = 1;
   /// Extra bytes that attention keeps per head and pair of tokens, before `activation_scale`; 0 for this project's
@@ -210,12 +206,15 @@ struct MachineProfile {
   double op_overhead = 0;                       // host seconds per op
   double step_overhead = 0;                     // host seconds per step
   double expected_error = 0;                    // median relative error of predicted step times; 0: unknown
-  std::map<Kernels, TestedErrors> errors = {};  // in place of `expected_error`
+  std::map<Kernels, TestedErrors> errors = {};  // by kind of kernels; replace `expected_error`
 
+  /// Returns whether the profile has a DeviceModel. (Workers have devices of their own if `cores` is 0.)
   [[nodiscard]] bool has_device() const { return device.products > 0; }
+  /// Returns whether times are those of fused kernels.
   [[nodiscard]] bool is_fused() const { return has_device() && kernels == Kernels::Fused; }
+  /// Returns the fraction of the peak FLOP/s that attention reaches.
   [[nodiscard]] double attention_share() const { return is_fused() ? device.fused_attention : device.attention; }
-  /// Returns bytes and launches relative to eager kernels.
+  /// Returns the bytes and launches of the kernels, relative to eager kernels.
   [[nodiscard]] double fused_part() const { return is_fused() ? device.fused_part : 1; }
   friend bool operator==(const MachineProfile&, const MachineProfile&) = default;
 };
@@ -252,7 +251,7 @@ inline constexpr double kHostBandwidth = 25e9;
 /// Reads a profile (docs/machine_profile.md); `-` is standard input. Throws ConfigError, with file and field, if a
 /// field is missing, unknown, duplicate, negative, not finite or implausibly large (above 10^9 seconds or 10^18 bytes).
 [[nodiscard]] MachineProfile read_machine(const std::string& path);
-/// Reads a profile from `text`; error messages name `source`.
+/// Reads a profile from `text`; error messages name `source`. Throws as read_machine() does.
 [[nodiscard]] MachineProfile machine_from_json(const std::string& text, const std::string& source);
 
 /// Returns JSON that read_machine() reads back to the same value (with `layers` of every model set to 1).

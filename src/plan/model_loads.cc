@@ -10,8 +10,7 @@ namespace chimera {
 namespace {
 
 /// Bytes that element-wise kernels move in each op; products also read and write their matrices, which counts here.
-LayerLoad moved_bytes(const ModelConfig& model, LayerKind kind, Workload workload) {
-  workload.recompute_attention = false;  // keeps less, but moves as much
+LayerLoad moved_bytes(const ModelConfig& model, LayerKind kind, const Workload& workload) {
   const LayerFootprint layer = layer_footprint(model, kind, workload);
   const auto tokens = static_cast<double>(workload.micro_batch_size * workload.sequence);
   const double states = tokens * static_cast<double>(model.hidden * workload.compute_bytes);
@@ -30,9 +29,9 @@ LayerLoad moved_bytes(const ModelConfig& model, LayerKind kind, Workload workloa
 
 }  // namespace
 
-ModelLoads flop_loads(const ModelConfig& model, const Workload& workload, double flops_per_byte) {
+ModelLoads flop_loads(const ModelConfig& model, const Workload& workload, double flops_per_byte, RecomputeLevel level) {
   const auto stage = [&](std::int64_t blocks, bool embedding, bool head) {
-    return stage_footprint(model, {0, blocks, embedding, head}, workload);
+    return stage_footprint(model, {0, blocks, embedding, head, BlockLevels::at(level, blocks)}, workload);
   };
   // A layer's load is the difference that it makes to a stage, so that sums over layers equal footprints of stages. Two
   // blocks minus one block are the load of a block; what a stage has once, such as its input, cancels out.
@@ -66,13 +65,14 @@ ModelLoads flop_loads(const ModelConfig& model, const Workload& workload, double
   return loads;
 }
 
-ModelLoads machine_loads(const PlanProblem& problem, const Candidate& candidate, double micro_batch_scale) {
+ModelLoads machine_loads(const PlanProblem& problem, const Candidate& candidate, double micro_batch_scale,
+                         RecomputeLevel level) {
   if (!problem.layers.empty()) return own_loads(problem.layers, candidate.micro_batch_size, micro_batch_scale);
   Workload workload = problem.workload;
   workload.micro_batch_size = candidate.micro_batch_size;
   Workload split = workload;
   split.tensor_parallel = candidate.tensor_parallel;
-  ModelLoads loads = flop_loads(problem.model, split);
+  ModelLoads loads = flop_loads(problem.model, split, 0, level);
   // Ops run on halves with backward halving. Loads are per full micro-batch, so the times are divided again.
   workload.micro_batch_size = std::llround(static_cast<double>(workload.micro_batch_size) * micro_batch_scale);
   workload.slices = candidate.shape.slices;
@@ -88,6 +88,9 @@ ModelLoads machine_loads(const PlanProblem& problem, const Candidate& candidate,
   set_times(loads.head, LayerKind::Head);
   LayerLoad times;
   set_times(times, LayerKind::Block);
+  times.input_gradient +=
+      recompute_seconds(problem.machine, problem.model, split, level, times.forward * micro_batch_scale) /
+      micro_batch_scale;
   for (LayerLoad& block : loads.blocks) {
     for (const auto time : {&LayerLoad::forward, &LayerLoad::input_gradient, &LayerLoad::weight_gradient})
       block.*time = times.*time;

@@ -4,10 +4,7 @@
 // of a stage is the sum over its layers. Times come from FLOPs and bytes, or from a machine profile. The ops of a stage
 // are the forward (F), and a whole backward (B) or its two halves: input gradient (I) and weight gradient (W).
 
-#include <array>
 #include <compare>
-#include <cstdint>
-#include <vector>
 
 #include "model_config/config.h"
 #include "model_config/footprint.h"
@@ -40,23 +37,22 @@ struct ModelLoads {
   double boundary = 0;            // bytes of a stage's input for a full micro-batch, except on the first stage
 };
 
-/// FLOPs of float32 matrix products that a CPU core computes in the time in which it moves a byte: about 100 GFLOP/s
-/// and 10 GB/s.
-inline constexpr double kFlopsPerByteOfCpu = 10;
-
 /// Returns loads with FLOPs as times and bytes from footprints. `workload` describes a full micro-batch. A byte that
 /// element-wise kernels move takes the time of `flops_per_byte` FLOPs. A block moves 8 times its activations, which
-/// gives 46 % of an H200's bfloat16 peak for gpt2-64 (measured: 45 %); the head moves 30 bytes per logit.
-[[nodiscard]] ModelLoads flop_loads(const ModelConfig& model, const Workload& workload, double flops_per_byte = 0);
+/// gives 46 % of an H200's bfloat16 peak for gpt2-64 (measured: 45 %); the head moves 30 bytes per logit. All blocks
+/// recompute at `level`.
+[[nodiscard]] ModelLoads flop_loads(const ModelConfig& model, const Workload& workload, double flops_per_byte = 0,
+                                    RecomputeLevel level = RecomputeLevel::None);
 
 /// Returns loads with the times of the problem's machine, as stage_model() would give for single layers, and bytes from
 /// footprints. `micro_batch_scale` is Schedule::micro_batch_scale: the schedule may run halves of micro-batches, but
-/// the loads are those of full ones. Throws ConfigError if the profile does not cover the model.
-[[nodiscard]] ModelLoads machine_loads(const PlanProblem& problem, const Candidate& candidate,
-                                       double micro_batch_scale);
+/// the loads are those of full ones. All blocks recompute at `level`. Throws ConfigError if the profile does not cover
+/// the model.
+[[nodiscard]] ModelLoads machine_loads(const PlanProblem& problem, const Candidate& candidate, double micro_batch_scale,
+                                       RecomputeLevel level = RecomputeLevel::None);
 
-/// Returns the costs of stages for the simulator. Stage s has `layers[s]` blocks, and the sum of `layers` must be the
-/// number of blocks. `recompute`: whether all stages recompute activations.
+/// Returns the costs of stages for the simulator: only times of ops, no bytes. Stage s has `layers[s]` blocks, and the
+/// sum of `layers` must be the number of blocks. `recompute`: whether all stages recompute activations.
 [[nodiscard]] CostModel stage_costs(const ModelLoads& loads, const std::vector<std::int64_t>& layers,
                                     bool recompute = false);
 

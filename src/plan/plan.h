@@ -10,8 +10,6 @@
 // (equal numbers of layers per stage); the best are then tried again with balanced partitions (balance.h). `chimera
 // plan` and the playground print the ranking (answers/plan_answer.h).
 
-#include <vector>
-
 #include "plan/balance.h"
 #include "plan/enumerate.h"
 #include "plan/predict.h"
@@ -21,8 +19,7 @@ namespace chimera {
 /// Rule that chooses among candidates: make_plan() or plan_by_paper_rule().
 enum class PlanRule : std::uint8_t { Simulation, Paper };
 template <>
-inline constexpr auto kNames<PlanRule> = std::to_array<Named<PlanRule>>({{PlanRule::Simulation, "simulation"},
-                                                                         {PlanRule::Paper, "paper"}});
+inline constexpr auto kNames<PlanRule> = in_order<PlanRule>("simulation", "paper");
 
 /// Relative difference of step times below which two layouts on one machine tie: about the error of their ratio. The
 /// error of absolute times is larger, but has the same sign for all rows.
@@ -46,10 +43,11 @@ struct Plan {
 };
 
 /// Ranks the candidates of the problem by simulated step time, and returns the `top` best (PlanOptions::top). Each
-/// candidate recomputes (stages_to_recompute) or offloads (stages_to_offload) as few stages as its memory requires. If
-/// PlanOptions::partition is Balanced, also tries balanced partitions for the best max(40, `top`) candidates, and keeps
-/// each that is faster. With PlanOptions::may_shard, candidates that do not fit, or recompute or offload, are also
-/// tried with a sharded optimizer. Throws ConfigError, with the memory that would suffice, if no candidate fits.
+/// candidate recomputes (blocks_to_recompute, stages_to_recompute: the faster) or offloads (blocks_to_offload) as
+/// little as its memory requires. If PlanOptions::partition is Balanced, also tries balanced partitions for the best
+/// max(40, `top`) candidates, and keeps each that is faster. With PlanOptions::may_shard, candidates that do not fit,
+/// or recompute or offload, are also tried with a sharded optimizer. Throws ConfigError, with the memory that would
+/// suffice, if no candidate fits.
 [[nodiscard]] Plan make_plan(Predictor& predictor, const PlanOptions& options);
 
 /// Returns a Pareto front of step time and memory: the best candidate in the problem's memory, then the best that needs

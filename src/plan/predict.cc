@@ -135,6 +135,8 @@ PlannedSchedule Predictor::prepare(const Candidate& candidate) {
                                                               .model = problem_.model,
                                                               .workload = problem_.workload,
                                                               .recompute = !candidate.recompute.empty()});
+  set_levels(planned.partition, candidate.blocks);
+  set_on_device(planned.partition, candidate.offload_blocks);
   planned.model = stage_model(problem_, candidate, *planned.schedule, planned.partition);
   return planned;
 }

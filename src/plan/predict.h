@@ -8,12 +8,8 @@
 // make_plan() (plan.h) predicts hundreds of candidates, so a Predictor caches schedules, and stops early for slow
 // candidates (predict_below()). `chimera train --dry-run` predicts a single candidate.
 
-#include <array>
 #include <memory>
-#include <optional>
-#include <string>
 #include <unordered_map>
-#include <vector>
 
 #include "plan/candidate.h"
 #include "plan/equation_one.h"
@@ -45,7 +41,8 @@ struct PlannedSchedule {
   const PaperModel* paper = nullptr;  // null if equation 1 does not apply to the schedule
 };
 
-/// Predicts candidates of one planning problem. Keeps generated schedules, because many candidates have the same.
+/// Predicts candidates of one planning problem. Keeps generated schedules, because many candidates have the same. Not
+/// thread-safe. All functions throw as prepare() does.
 class Predictor {
  public:
   explicit Predictor(PlanProblem problem) : problem_(std::move(problem)) {}

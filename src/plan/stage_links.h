@@ -7,9 +7,7 @@
 // layers.
 
 #include <algorithm>
-#include <cstdint>
 #include <map>
-#include <vector>
 
 #include "model_config/footprint.h"
 #include "plan/candidate.h"
@@ -32,15 +30,9 @@ class StageLinks {
  public:
   /// Borrows its arguments.
   StageLinks(const PlanProblem& problem, const Candidate& candidate, const Schedule& schedule)
-      : problem_(problem),
-        machine_(problem.machine),
-        candidate_(candidate),
-        schedule_(schedule),
-        ranks_{static_cast<std::int64_t>(schedule.workers.size()), candidate.data_parallel, candidate.replica_layout},
-        groups_(ranks_.ranks_of(gradient_groups(schedule.placement, problem.model.tied))),
-        near_(near_boundaries()) {}
+      : problem_(problem), candidate_(candidate), schedule_(schedule) {}
 
-  /// Returns the number of ranks that sum the gradients of a stage.
+  /// Returns the number of ranks, in all data-parallel groups, that sum the gradients of a stage.
   [[nodiscard]] std::size_t copies(std::size_t stage) const { return groups_[stage].size(); }
   /// Returns the costs of messages. `memory` is indexed by stage; its boundary is the bytes of the stage's input.
   [[nodiscard]] LinkCosts message_costs(const std::vector<StageMemory>& memory) const {
@@ -201,12 +193,13 @@ class StageLinks {
   }
 
   const PlanProblem& problem_;
-  const MachineProfile& machine_;
+  const MachineProfile& machine_ = problem_.machine;
   const Candidate& candidate_;
   const Schedule& schedule_;
-  RankLayout ranks_;
-  RankGroups groups_;       // [parameter group]
-  std::vector<bool> near_;  // [s]: whether all messages between stages s and s+1 stay within a node
+  RankLayout ranks_{static_cast<std::int64_t>(schedule_.workers.size()), candidate_.data_parallel,
+                    candidate_.replica_layout};
+  RankGroups groups_ = ranks_.ranks_of(gradient_groups(schedule_.placement, problem_.model.tied));  // [parameter group]
+  std::vector<bool> near_ = near_boundaries();  // [s]: whether all messages between stages s and s+1 stay within a node
 };
 
 }  // namespace chimera

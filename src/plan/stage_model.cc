@@ -1,7 +1,6 @@
 #include "plan/stage_model.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <limits>
 
@@ -30,12 +29,14 @@ StageModel own_bytes(const std::vector<OwnLayer>& layers, const std::vector<Stag
   const auto samples = static_cast<double>(micro_batch_size);
   StageModel result;
   for (const StageLayers& stage : partition) {
+    StageFootprint& footprint = result.footprints.emplace_back();
     StageMemory memory;
     double state = 0;
     for (std::int64_t i = stage.first_layer; i < stage.end_layer; ++i) {
       const OwnLayer& layer = layers[static_cast<std::size_t>(i)];
       memory.weights += layer.weights;
       memory.activations += layer.activations * samples;
+      if (i >= stage.end_layer - stage.on_device) footprint.stays += layer.activations * samples;
       state += layer.state;
     }
     memory.gradients = memory.weights;
@@ -44,7 +45,6 @@ StageModel own_bytes(const std::vector<OwnLayer>& layers, const std::vector<Stag
     if (stage.first_layer > 0)
       memory.boundary = layers[static_cast<std::size_t>(stage.first_layer - 1)].output * samples;
     memory.activations += memory.boundary;
-    StageFootprint& footprint = result.footprints.emplace_back();
     footprint.parameters = std::llround(memory.weights / static_cast<double>(workload.weight_bytes));
     footprint.memory = memory;
     result.costs.memory.push_back(memory);
@@ -76,12 +76,7 @@ struct LayerCosts {
 class StageModelBuilder {
  public:
   StageModelBuilder(const PlanProblem& problem, const Candidate& candidate, const Schedule& schedule)
-      : problem_(problem),
-        machine_(problem.machine),
-        candidate_(candidate),
-        schedule_(schedule),
-        workload_(problem.workload),
-        links_(problem, candidate, schedule) {
+      : problem_(problem), candidate_(candidate), schedule_(schedule) {
     const double size = static_cast<double>(candidate.micro_batch_size) * schedule.micro_batch_scale;
     workload_.micro_batch_size = std::llround(size);
     workload_.slices = schedule.slices;
@@ -103,10 +98,11 @@ class StageModelBuilder {
     model_.reserved_bytes = machine_.reserved.all();
     // Profiles of GPUs have no cores.
     if (machine_.cores == 0) model_.costs.buffers.receives_ahead = kReceivesAheadOnGpus;
+    if (!is_own()) add_savings();
     for (std::size_t s = 0; s < partition.size(); ++s) {
       add_times(partition[s]);
       if (is_own()) continue;
-      scale_activations(s, static_cast<double>(partition[s].blocks()));
+      scale_activations(s, partition[s]);
       if (partition[s].head && machine_.whole_head) keep_all_logits(s);
     }
     if (!candidate_.recompute.empty()) add_recomputation();
@@ -162,6 +158,36 @@ class StageModelBuilder {
     return slowest * (1 + machine_.scale_loss * std::log2(static_cast<double>(problem_.workers)));
   }
 
+  /// stage_bytes() has set the bytes; the times replace its FLOPs. The scores that other kernels keep are gone if the
+  /// attention runs again.
+  void add_savings() {
+    const LayerTime& block = layers_.kinds[1];
+    // Of the four exchanges of a forward, the norms' results take two, if the ranks divide tokens, and attention two.
+    const double sums = full(sums_.kinds[1].recompute);
+    const double of_norms = divides_tokens(workload_, candidate_.tensor_parallel) ? 0.5 : 0;
+    Workload split = workload_;
+    split.tensor_parallel = candidate_.tensor_parallel;
+    for (const RecomputeLevel level : kRecomputeLevels) {
+      BlockSaving& saving = model_.savings[static_cast<std::size_t>(level)];
+      saving.freed *= machine_.activation_scale;
+      if (level >= RecomputeLevel::Attention) saving.freed += machine_.activation_scale * scores();
+      saving.seconds =
+          full(recompute_seconds(machine_, problem_.model, split, level, block.recompute)) * slowest_core() +
+          (level == RecomputeLevel::Full        ? 1
+           : level == RecomputeLevel::Attention ? 0.5
+                                                : of_norms) *
+              sums;
+    }
+  }
+
+  /// Bytes of a block's attention scores, if kernels keep them.
+  [[nodiscard]] double scores() const {
+    const auto length = static_cast<double>(workload_.sequence);
+    const TensorPlace place{0, candidate_.tensor_parallel, head_groups(problem_.model, candidate_.tensor_parallel)};
+    const double pairs = real(place.share_of_heads(problem_.model.heads).count) * length * length;
+    return full(real(workload_.micro_batch_size) * pairs * machine_.score_bytes);
+  }
+
   /// Sums over T workers come on top of the slowest core's time, because all workers wait for them together.
   void add_times(const StageLayers& stage) {
     LayerTime& waits = model_.tensor_sums.emplace_back();
@@ -171,25 +197,22 @@ class StageModelBuilder {
     };
     const double more = full(machine_.op_overhead) * slices();
     const double forward = sum(&LayerTime::forward);
-    const double input = sum(&LayerTime::input_gradient);
+    double input = sum(&LayerTime::input_gradient);
     const double weight = sum(&LayerTime::weight_gradient);
+    for (const RecomputeLevel level : kRecomputeLevels)
+      input += real(stage.levels[level]) * model_.savings[static_cast<std::size_t>(level)].seconds;
     model_.costs.stages.push_back({forward + more, input + weight + more, input + more, weight + more});
     recomputation_.push_back(sum(&LayerTime::recompute) + more);
   }
 
   /// Other kernels keep other bytes than this project's: a factor on all, and attention scores if they keep them.
-  void scale_activations(std::size_t stage, double blocks) {
+  void scale_activations(std::size_t stage, const StageLayers& layers) {
     const double scale = machine_.activation_scale;
-    const auto length = static_cast<double>(workload_.sequence);
-    const std::int64_t heads = problem_.model.heads;
-    const TensorPlace place{0, candidate_.tensor_parallel, head_groups(problem_.model, candidate_.tensor_parallel)};
-    const double pairs = static_cast<double>(place.share_of_heads(heads).count) * length * length;
-    // With recomputed attention, only one block holds its scores at a time.
-    const double holders = workload_.recompute_attention ? std::min(blocks, 1.0) : blocks;
-    const double scores =
-        full(static_cast<double>(workload_.micro_batch_size) * pairs * machine_.score_bytes * holders);
+    // Of the blocks that run attention again, one holds its scores at a time.
+    const std::int64_t again = layers.levels[RecomputeLevel::Attention] + layers.levels[RecomputeLevel::Full];
+    const double holders = real(layers.blocks() - again + std::min<std::int64_t>(again, 1));
     StageMemory& memory = model_.costs.memory[stage];
-    memory.activations = memory.boundary + scale * (memory.activations - memory.boundary + scores);
+    memory.activations = memory.boundary + scale * (memory.activations - memory.boundary + holders * scores());
     // Scores are not kept between I and W.
     if (memory.deferred) memory.deferred = *memory.deferred * scale;
     StageFootprint& footprint = model_.footprints[stage];
@@ -290,11 +313,11 @@ class StageModelBuilder {
   }
 
   const PlanProblem& problem_;
-  const MachineProfile& machine_;
+  const MachineProfile& machine_ = problem_.machine;
   const Candidate& candidate_;
   const Schedule& schedule_;
-  Workload workload_;  // workload of the schedule's micro-batches
-  StageLinks links_;
+  Workload workload_ = problem_.workload;  // workload of the schedule's micro-batches
+  StageLinks links_{problem_, candidate_, schedule_};
   LayerCosts layers_;
   LayerCosts sums_;                    // all-reduces over the T workers
   std::vector<double> recomputation_;  // [stage]: time if the stage recomputes
@@ -320,14 +343,23 @@ StageModel stage_model(const PlanProblem& problem, const Candidate& candidate, c
 }
 
 StageModel stage_bytes(const ModelConfig& model, const std::vector<StageLayers>& partition, const Schedule& schedule,
-                       Workload workload) {
+                       Workload workload, double flops_per_byte) {
   const double part = schedule.micro_batch_scale;
   workload.micro_batch_size = std::llround(static_cast<double>(workload.micro_batch_size) * part);
   workload.slices = schedule.slices;
   StageModel result;
+  const LayerFootprint whole = layer_footprint(model, LayerKind::Block, workload);
+  const double ranks = real(workload.tensor_parallel);  // FLOPs are those of all
+  for (const RecomputeLevel level : kRecomputeLevels) {
+    const LayerFootprint block = layer_footprint(model, LayerKind::Block, workload, level);
+    const double flops = level == RecomputeLevel::Cheap ? flops_per_byte * ranks * cheap_bytes(model, workload)
+                                                        : block.input_gradient_flops - whole.input_gradient_flops;
+    result.savings[static_cast<std::size_t>(level)] = {(whole.activations - block.activations) / part, flops / part};
+  }
   for (const StageLayers& stage : partition) {
     const auto is_equal = [&](const StageLayers& other) {
-      return other.blocks() == stage.blocks() && other.embedding == stage.embedding && other.head == stage.head;
+      return other.blocks() == stage.blocks() && other.embedding == stage.embedding && other.head == stage.head &&
+             other.levels == stage.levels && other.on_device == stage.on_device;
     };
     // Counting a stage's parameters is slow, and most stages are equal. The first equal stage: its own place, if it has
     // not come yet.

@@ -6,30 +6,40 @@
 // all-reduces depend on which ranks are on the same node (stage_links.h). The planner calls stage_model(); training
 // calls only stage_bytes().
 
+#include <array>
 #include <set>
-#include <vector>
 
 #include "model_config/partition.h"
 #include "plan/candidate.h"
+#include "plan/layer_times.h"
 #include "simulate/contention.h"
 #include "simulate/costs.h"
 
 namespace chimera {
 
+/// Bytes that a block at a level of recomputation keeps less, and time that its backward takes more, per full
+/// micro-batch. Without a machine, the time is in FLOPs.
+struct BlockSaving {
+  double freed = 0;
+  double seconds = 0;
+};
+
 /// Costs of the stages of a candidate. S is the number of stages, T the number of ranks that share a worker's layers
 /// (tensor parallelism).
 struct StageModel {
   CostModel costs;
-  std::vector<StageFootprint> footprints;  // [S], for a micro-batch of the schedule, on one of the T ranks
-  std::vector<LayerTime> tensor_sums;      // [S]: part of the times in `costs`: all-reduces among the T ranks
+  std::vector<StageFootprint> footprints;   // [S], for a micro-batch of the schedule, on one of the T ranks
+  std::vector<LayerTime> tensor_sums;       // [S]: part of the times in `costs`: all-reduces among the T ranks
+  std::array<BlockSaving, 4> savings = {};  // [RecomputeLevel]; all 0 for a user's own layers
   std::vector<double> gathers = {};    // [S]: part of the update times in `costs`: all-gathers of sharded parameters
-  double step_seconds = 0;             // overhead per step
+  double step_seconds = 0;             // seconds of overhead per step; not the time of a step
   double reserved_bytes = 0;           // of each worker's memory, beside its tensors
   NodePlacement nodes = {};            // Empty: all workers are on one node
   double computing_share_of_sums = 1;  // fraction of the all-reduces' time that uses cores, 0 to 1
 };
 
-/// Returns the costs of the candidate's `schedule`. `partition` has the layers of each of its stages.
+/// Returns the costs of the candidate's `schedule`. `partition` has the layers of each of its stages, and the levels of
+/// their blocks.
 ///
 /// Ranks are numbered as in RankLayout and fill the nodes in order. Messages between stages s and s+1 use the links
 /// between nodes if, in any replica or data-parallel group, their workers are on different nodes. If this is so for any
@@ -42,8 +52,8 @@ struct StageModel {
 [[nodiscard]] StageModel stage_model(const PlanProblem& problem, const Candidate& candidate, const Schedule& schedule,
                                      const std::vector<StageLayers>& partition);
 
-/// Returns the fraction of an op's time that is attention (scores and weighted means), for the problem's model and
-/// machine.
+/// Returns the fraction of a micro-batch's computing time that is attention (scores and weighted means), for the
+/// problem's model and machine.
 [[nodiscard]] double attention_time_share(const PlanProblem& problem, std::int64_t micro_batch_size);
 
 /// Returns [slices + 1]: the first token of each slice of a micro-batch, and the number of tokens, so that the slices
@@ -51,10 +61,12 @@ struct StageModel {
 [[nodiscard]] std::vector<std::int64_t> planned_slices(const PlanProblem& problem, std::int64_t micro_batch_size,
                                                        std::int64_t slices);
 
-/// Returns a StageModel in which only the bytes are set, and no times. Slices are those of balanced_slices()
-/// (model_config/footprint.h). `workload` describes a full micro-batch.
+/// Returns a StageModel in which only the bytes are set, and no times. `partition` has the levels of blocks. Slices are
+/// those of balanced_slices() (model_config/footprint.h). `workload` describes a full micro-batch. `flops_per_byte`:
+/// FLOPs in the time of a moved byte, for `savings`.
 [[nodiscard]] StageModel stage_bytes(const ModelConfig& model, const std::vector<StageLayers>& partition,
-                                     const Schedule& schedule, Workload workload);
+                                     const Schedule& schedule, Workload workload,
+                                     double flops_per_byte = kFlopsPerByteOfCpu);
 
 /// Returns [S]: the bytes of activations that each stage would offload per full micro-batch (OffloadCosts::bytes).
 /// `micro_batch_scale` is Schedule::micro_batch_scale. A stage in `recompute` keeps, and offloads, only its input.

@@ -25,9 +25,8 @@ LayerTime exchanges(const MachineProfile& machine, LayerKind kind, double states
   const auto exchange = [&](double bytes) {
     return slices * machine.op_sum.alpha * std::log2(count) + machine.op_sum.beta * bytes;
   };
-  const bool is_cut = workload.cuts_tokens && workload.sequence % tensor_parallel == 0;
   const double all = exchange(states);
-  const double own = is_cut ? exchange(states / count) : 0;
+  const double own = divides_tokens(workload, tensor_parallel) ? exchange(states / count) : 0;
   switch (kind) {
     case LayerKind::Embedding: return {.forward = all, .input_gradient = own};
     case LayerKind::Block: return {.forward = 2 * (all + own), .input_gradient = 2 * (all + own)};
@@ -38,18 +37,21 @@ LayerTime exchanges(const MachineProfile& machine, LayerKind kind, double states
 
 }  // namespace
 
+bool divides_tokens(const Workload& workload, std::int64_t tensor_parallel) {
+  return workload.cuts_tokens && workload.sequence % tensor_parallel == 0;
+}
+
 bool has_op_sums(const MachineProfile& machine, std::int64_t tensor_parallel) {
   return machine.op_sum != LinkTimes{} && tensor_parallel > 1 && tensor_parallel <= machine.workers_per_node;
 }
 
 LayerTime split_layer_time(const MachineProfile& machine, const ModelConfig& model, LayerKind kind,
                            const Workload& workload, std::int64_t tensor_parallel) {
-  // device_time() computes the parts of T ranks itself.
-  const bool is_modeled = machine.has_device() && machine.layers.empty();
-  const LayerTime whole = layer_time(machine, model, kind, workload, is_modeled ? tensor_parallel : 1);
-  if (tensor_parallel == 1 || is_modeled) return whole;
-  if (has_layer_as_near(machine, model, kind, workload, tensor_parallel))
+  // A DeviceModel knows the parts of T ranks.
+  if (tensor_parallel == 1 || machine.has_device() ||
+      has_layer_as_near(machine, model, kind, workload, tensor_parallel))
     return layer_time(machine, model, kind, workload, tensor_parallel);
+  const LayerTime whole = layer_time(machine, model, kind, workload);
   // Without measured split layers: the time that grows with the number of sequences is divided by T, and the fixed rest
   // stays. Two sizes tell the two apart.
   Workload twice = workload;
@@ -90,15 +92,20 @@ LayerTime tensor_sums(const MachineProfile& machine, const ModelConfig& model, L
   const auto sum = [&](double bytes) {
     return exposed * slices * tensor_sum_seconds(machine, bytes / slices, tensor_parallel);
   };
-  const double each = sum(states);
+  const double all = sum(states);
+  const double half = divides_tokens(workload, tensor_parallel) ? all / 2 : 0;  // a reduce-scatter or an all-gather
   switch (kind) {
-    case LayerKind::Embedding: sums.forward = each; break;
-    case LayerKind::Block: sums.forward = sums.input_gradient = sums.recompute = 2 * each; break;
+    case LayerKind::Embedding:
+      sums.forward = all - half;
+      sums.input_gradient = half;
+      break;
+    case LayerKind::Block: sums.forward = sums.input_gradient = 2 * all; break;
     case LayerKind::Head:
-      sums.forward = 3 * sum(tokens * sizeof(float));
-      sums.input_gradient = each;
+      sums.forward = half + sum(static_cast<double>(1 + tensor_parallel) * tokens * sizeof(float));
+      sums.input_gradient = all - half;
       break;
   }
+  sums.recompute = sums.forward;
   return sums;
 }
 

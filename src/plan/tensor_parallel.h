@@ -10,21 +10,25 @@
 
 namespace chimera {
 
+/// Returns whether T ranks divide the tokens between split layers.
+[[nodiscard]] bool divides_tokens(const Workload& workload, std::int64_t tensor_parallel);
+
 /// Returns whether the profile has the seconds of exchanges inside ops (MachineProfile::op_sum) for T ranks.
 [[nodiscard]] bool has_op_sums(const MachineProfile& machine, std::int64_t tensor_parallel);
 
-/// Returns the seconds of a layer's ops on each of the T ranks, without all-reduces. If the profile has layers with
-/// this T, their times are returned. Otherwise the layer's time is a constant plus a time per sequence, which follow
-/// from the times of micro-batches of the workload's size and of twice this size. Only the time per sequence is divided
-/// by T. The result is at least 1/T of the layer's time.
+/// Returns the seconds of a layer's ops on each of the T ranks, without all-reduces. If the profile has a layer that
+/// was measured with this T and is near enough (has_layer_as_near()), its times are returned. Otherwise the layer's
+/// time is a constant plus a time per sequence, which follow from the times of micro-batches of the workload's size and
+/// of twice this size. Only the time per sequence is divided by T. The result is at least 1/T of the layer's time.
 [[nodiscard]] LayerTime split_layer_time(const MachineProfile& machine, const ModelConfig& model, LayerKind kind,
                                          const Workload& workload, std::int64_t tensor_parallel);
 
 /// Returns the seconds of the sums over T ranks in a layer's ops, beside which no products run: measured
 /// (MachineProfile::op_sum), or else those of all-reduces. A block all-reduces its hidden states twice in each of
 /// forward, input gradient and recomputation (Shoeybi et al., arXiv 1909.08053, section 3). The embedding all-reduces
-/// them once, in the forward. The head all-reduces once in the input gradient, and also three numbers per token for the
-/// loss.
+/// them once, in the forward. The head all-reduces once in the input gradient, and also 1 + T numbers per token for the
+/// loss. If the ranks divide tokens, a reduce-scatter and an all-gather, each with half of its steps and bytes, replace
+/// an all-reduce (Korthikanti et al., arXiv 2205.05198): one in a pass, the other in the same or the opposite pass.
 [[nodiscard]] LayerTime tensor_sums(const MachineProfile& machine, const ModelConfig& model, LayerKind kind,
                                     const Workload& workload, std::int64_t tensor_parallel);
 

@@ -3,15 +3,13 @@
 // Converts a candidate of the planner to flags of `chimera train`. The flags become a command line (to_words), a TOML
 // file for `--config` (to_toml), or the fields that the playground (a web page, apps/playground.cc) shows.
 
-#include <string>
 #include <variant>
-#include <vector>
 
 #include "plan/candidate.h"
 
 namespace chimera {
 
-/// A flag without dashes and its value; `bool` if it takes none.
+/// A flag without dashes and its value. A `bool` is a flag without a value: true: given, false: left out.
 struct TrainFlag {
   std::string name;
   std::variant<std::string, std::int64_t, bool> value;
@@ -24,7 +22,7 @@ struct TrainFlag {
 /// Returns the value as on a command line; "true" or "false" for a flag without value.
 [[nodiscard]] std::string value_text(const TrainFlag& flag);
 
-/// Returns words of a command line: `--stages 4 --shard-optimizer`.
+/// Returns words of a command line, in which a false flag is left out: `--stages 4 --shard-optimizer`.
 [[nodiscard]] std::vector<std::string> to_words(const std::vector<TrainFlag>& flags);
 
 /// Returns TOML for `chimera train --config`, below the lines of `comment`.

@@ -1,8 +1,8 @@
 #include "plan/worker_memory.h"
 
 #include <algorithm>
+#include <numeric>
 
-#include "core/error.h"
 #include "core/reject.h"
 #include "passes/unroll.h"
 #include "schedule/offload.h"
@@ -57,23 +57,37 @@ class OrderLedger {
     return most;
   }
 
+  /// A stage on a worker: forwards of a step, and most micro-batches in flight.
+  struct Use {
+    std::size_t stage = 0;
+    double forwards = 0;
+    double in_flight = 0;
+  };
+  [[nodiscard]] std::vector<Use> uses(std::size_t worker) const {
+    std::vector<Use> uses(static_cast<std::size_t>(schedule_.stages));
+    std::vector<double> now(uses.size(), 0);
+    for (const Op& op : schedule_.workers[worker]) {
+      Use& use = uses[op.stage.index()];
+      double& count = now[op.stage.index()];
+      // A stage saves its bytes once for each micro-batch that it has in flight at the peak.
+      const double size = scale_.bytes(op);
+      if (op.kind == OpKind::Forward) use.forwards += size, use.in_flight = std::max(use.in_flight, count += size);
+      if (gives_weight_gradient(op.kind)) count -= size;
+    }
+    for (std::size_t s = 0; s < uses.size(); ++s) uses[s].stage = s;
+    std::erase_if(uses, [](const Use& use) { return use.forwards == 0; });
+    return uses;
+  }
+
   /// Returns the worker's stage outside `chosen` that saves the most memory if it frees bytes [S] of each micro-batch.
   [[nodiscard]] std::optional<StageId> largest(std::size_t worker, const std::set<StageId>& chosen,
                                                const std::vector<double>& freed) const {
-    std::vector<std::int64_t> in_flight(static_cast<std::size_t>(schedule_.stages), 0);
-    std::vector<std::int64_t> most = in_flight;
-    for (const Op& op : schedule_.workers[worker]) {
-      auto& count = in_flight[op.stage.index()];
-      // A stage saves its bytes once for each micro-batch that it has in flight at the peak.
-      if (op.kind == OpKind::Forward) most[op.stage.index()] = std::max(most[op.stage.index()], ++count);
-      if (gives_weight_gradient(op.kind)) --count;
-    }
     std::optional<StageId> found;
     double saved = 0;
-    for (const std::size_t s : held_[worker]) {
-      const StageId stage(static_cast<std::int64_t>(s));
+    for (const Use& use : uses(worker)) {
+      const StageId stage(static_cast<std::int64_t>(use.stage));
       // A stage that saves nothing is never chosen.
-      const double more = static_cast<double>(most[s]) * freed[s];
+      const double more = use.in_flight * freed[use.stage];
       if (chosen.contains(stage) || more <= saved) continue;
       saved = more;
       found = stage;
@@ -184,6 +198,87 @@ std::optional<std::set<StageId>> stages_that_fit(const OrderLedger& ledger, std:
   return chosen;
 }
 
+/// Levels of the blocks of a worker's stages, with the bytes that they free and their time.
+struct LevelChoice {
+  std::vector<BlockLevels> levels = {};  // of each stage so far
+  double freed = 0;
+  double seconds = 0;
+};
+
+/// Leaves only choices of which no other frees as much in less time; they ascend in both.
+void keep_best(std::vector<LevelChoice>& choices) {
+  std::ranges::stable_sort(choices, [](const LevelChoice& a, const LevelChoice& b) {
+    return a.seconds != b.seconds ? a.seconds < b.seconds : a.freed > b.freed;
+  });
+  double most = -1;
+  std::erase_if(choices, [&](const LevelChoice& each) { return each.freed <= most || (most = each.freed, false); });
+}
+
+/// Returns the best choices for one stage of `blocks` equal blocks.
+std::vector<LevelChoice> choices_of(std::int64_t blocks, const std::array<BlockSaving, 4>& savings) {
+  std::vector<LevelChoice> choices = {{.levels = {BlockLevels()}}};
+  for (const RecomputeLevel level : kRecomputeLevels) {
+    const auto& [freed, seconds] = savings[static_cast<std::size_t>(level)];
+    for (std::size_t i = choices.size(); freed > 0 && i-- > 0;) {
+      for (std::int64_t n = 1; n <= blocks - choices[i].levels[0].all(); ++n) {
+        LevelChoice more = choices[i];
+        more.levels[0][level] = n;
+        more.freed += static_cast<double>(n) * freed;
+        more.seconds += static_cast<double>(n) * seconds;
+        choices.push_back(std::move(more));
+      }
+    }
+  }
+  keep_best(choices);
+  return choices;
+}
+
+/// Chooses levels so that worker w frees at least needs[w] bytes, and sets needs[w] to what it frees. Returns whether
+/// this is possible. Stages of several workers keep at least what an earlier worker chose.
+bool choose_levels(const OrderLedger& ledger, const std::array<BlockSaving, 4>& savings,
+                   std::vector<StageLayers>& partition, std::vector<double>& needs) {
+  const auto freed_by = [&](const BlockLevels& levels) {
+    double freed = 0;
+    for (const RecomputeLevel level : kRecomputeLevels)
+      freed += static_cast<double>(levels[level]) * savings[static_cast<std::size_t>(level)].freed;
+    return freed;
+  };
+  for (StageLayers& stage : partition) stage.levels = {};
+  // A candidate that cannot fit costs no choice.
+  const double most = std::ranges::max(savings, {}, &BlockSaving::freed).freed;
+  for (std::size_t w = 0; w < needs.size(); ++w) {
+    double possible = 0;
+    for (const auto& use : ledger.uses(w))
+      possible += use.in_flight * most * static_cast<double>(partition[use.stage].blocks());
+    if (needs[w] > possible) return false;
+  }
+  for (std::size_t w = 0; w < needs.size(); ++w) {
+    if (needs[w] <= 0) continue;
+    const auto uses = ledger.uses(w);
+    std::vector<LevelChoice> best = {LevelChoice()};
+    for (const auto& use : uses) {
+      const StageLayers& stage = partition[use.stage];
+      std::vector<LevelChoice> joined;
+      for (const LevelChoice& own : choices_of(stage.blocks(), savings)) {
+        if (own.freed < freed_by(stage.levels)) continue;
+        for (LevelChoice all : best) {
+          all.levels.push_back(own.levels[0]);
+          all.freed += use.in_flight * own.freed;
+          all.seconds += use.forwards * own.seconds;
+          joined.push_back(std::move(all));
+        }
+      }
+      best = std::move(joined);
+      keep_best(best);
+    }
+    const auto found = std::ranges::find_if(best, [&](const LevelChoice& each) { return each.freed >= needs[w]; });
+    if (found == best.end()) return false;
+    for (std::size_t i = 0; i < uses.size(); ++i) partition[uses[i].stage].levels = found->levels[i];
+    needs[w] = found->freed;
+  }
+  return true;
+}
+
 void require_memory(const StageRequest& request, const StageFlag& flag) {
   if (request.memory_gib > 0) return;
   reject("{} auto needs --memory: the GiB that a worker has", flag.name);
@@ -235,32 +330,90 @@ std::optional<std::set<StageId>> stages_to_recompute(const Schedule& schedule, c
   return stages_that_fit(ledger, schedule.workers.size(), memory_bytes, freed, peak);
 }
 
-std::optional<std::set<StageId>> stages_to_offload(const Schedule& schedule, const StageModel& model,
-                                                   const std::set<StageId>& recompute, double memory_bytes) {
-  OrderLedger ledger(schedule, model);
-  const std::vector<double> freed = offloadable_bytes(model, schedule.micro_batch_scale, recompute);
-  const auto peak = [&](std::size_t w, const std::set<StageId>& offload) { return ledger.peak(w, recompute, offload); };
-  return stages_that_fit(ledger, schedule.workers.size(), memory_bytes, freed, peak);
+std::optional<StageChoice> blocks_to_recompute(const Schedule& schedule, std::vector<StageLayers> partition,
+                                               double memory_bytes, const ModelOfPartition& model) {
+  for (StageLayers& stage : partition) stage.levels = {};
+  const StageModel whole = model(partition);
+  const OrderLedger ledger(schedule, whole);
+  std::vector<double> peaks = peaks_by_order(schedule, whole, {});
+  std::vector<double> needs(peaks.size(), 0);
+  while (std::ranges::max(peaks) > memory_bytes) {
+    // At least a byte more than the last choice freed: working sets have changed too.
+    for (std::size_t w = 0; w < peaks.size(); ++w)
+      if (peaks[w] > memory_bytes) needs[w] += std::max(1.0, peaks[w] - memory_bytes);
+    if (!choose_levels(ledger, whole.savings, partition, needs)) return std::nullopt;
+    peaks = peaks_by_order(schedule, model(partition), {});
+  }
+  StageChoice choice;
+  for (const StageLayers& stage : partition) {
+    choice.counts.push_back(stage.levels);
+    if (stage.levels.all() > 0) choice.rule = StageRule::Counted;
+  }
+  return choice.rule == StageRule::None ? StageChoice() : choice;
+}
+
+std::optional<StageChoice> blocks_to_offload(const Schedule& schedule, std::vector<StageLayers> partition,
+                                             const std::set<StageId>& recompute, double memory_bytes,
+                                             const ModelOfPartition& model) {
+  set_on_device(partition, {});
+  const StageModel whole = model(partition);
+  const OrderLedger ledger(schedule, whole);
+  const std::vector<double> freed = offloadable_bytes(whole, schedule.micro_batch_scale, recompute);
+  const auto stages = stages_that_fit(
+      ledger, schedule.workers.size(), memory_bytes, freed,
+      [&](std::size_t w, const std::set<StageId>& offload) { return ledger.peak(w, recompute, offload); });
+  if (!stages) return std::nullopt;
+  for (const StageId s : *stages) {
+    // Recomputed stages move only their input. Of the others, the most blocks that can stay, by bisection.
+    std::int64_t& stay = partition[s.index()].on_device;
+    std::int64_t too_many = recompute.contains(s) ? 1 : partition[s.index()].blocks();
+    for (std::int64_t least = 0; too_many - least > 1;) {
+      stay = std::midpoint(least, too_many);
+      const bool fits = std::ranges::max(peaks_by_order(schedule, model(partition), recompute, stages)) <= memory_bytes;
+      (fits ? least : too_many) = stay;
+      stay = least;
+    }
+  }
+  if (std::ranges::all_of(partition, [](const StageLayers& stage) { return stage.on_device == 0; }))
+    return stage_choice(*stages, schedule.stages);
+  StageChoice choice{.rule = StageRule::Counted};
+  for (std::size_t s = 0; s < partition.size(); ++s) {
+    const bool moves = stages->contains(StageId(static_cast<std::int64_t>(s)));
+    const std::int64_t blocks = moves ? partition[s].blocks() - partition[s].on_device : 0;
+    choice.counts.push_back(BlockLevels::at(RecomputeLevel::Full, blocks));
+  }
+  return choice;
 }
 
 ChosenStages choose_stages(const StageRequest& request, const Schedule& schedule,
-                           const std::function<StageModel()>& model) {
+                           const std::vector<StageLayers>& partition, const ModelOfPartition& model) {
   const double memory = request.memory_gib * kGiB;
   ChosenStages chosen;
+  std::vector<StageLayers> cut = partition;
+  if (request.recompute.counts_blocks()) chosen.blocks = request.recompute;
+  chosen.offload_blocks = request.offload;
   chosen.recompute = resolve_stages(request.recompute, kRecomputeFlag, schedule.stages, [&] {
     require_memory(request, kRecomputeFlag);
-    const StageModel bytes = model();
+    if (auto blocks = blocks_to_recompute(schedule, partition, memory, model)) {
+      chosen.blocks = std::move(*blocks);
+      return std::set<StageId>();
+    }
+    const StageModel bytes = model(partition);
     if (auto stages = stages_to_recompute(schedule, bytes, memory)) return std::move(*stages);
     refuse_memory(request, peaks_by_order(schedule, bytes, all_stages(schedule.stages)), "recompute");
   });
+  set_levels(cut, chosen.blocks);
   chosen.offload = resolve_stages(request.offload, kOffloadFlag, schedule.stages, [&] {
     require_memory(request, kOffloadFlag);
     if (request.recompute.rule == StageRule::Auto) {
       throw ConfigError(
           "--offload auto: --recompute auto already makes workers fit in --memory; give only one of them");
     }
-    const StageModel bytes = model();
-    if (auto stages = stages_to_offload(schedule, bytes, chosen.recompute, memory)) return std::move(*stages);
+    if (auto blocks = blocks_to_offload(schedule, cut, chosen.recompute, memory, model)) {
+      chosen.offload_blocks = std::move(*blocks);
+      return resolve_stages(chosen.offload_blocks, kOffloadFlag, schedule.stages, {});
+    }
+    const StageModel bytes = model(cut);
     refuse_memory(request, peaks_by_order(schedule, bytes, chosen.recompute, all_stages(schedule.stages)),
                   "offload their activations");
   });

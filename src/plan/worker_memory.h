@@ -3,13 +3,8 @@
 // Peak memory of workers, and the choice of stages to recompute or offload so that the peak fits in memory. There are
 // two estimates of the peak. peaks_by_order() needs no simulation: it visits a worker's ops in order, adds the bytes
 // that each op keeps and subtracts the bytes that it frees. worker_peaks() uses the timeline of a simulation.
-// stages_to_recompute() and stages_to_offload() choose stages by peaks_by_order(). choose_stages() returns the stages
-// of a training run for its flags --recompute, --offload and --memory.
-
-#include <functional>
-#include <optional>
-#include <set>
-#include <vector>
+// stages_to_recompute() chooses stages by peaks_by_order(), blocks_to_recompute() levels of blocks, blocks_to_offload()
+// both. choose_stages() returns the choices of a training run for its flags --recompute, --offload and --memory.
 
 #include "plan/stage_choice.h"
 #include "plan/stage_model.h"
@@ -43,10 +38,22 @@ namespace chimera {
 [[nodiscard]] std::optional<std::set<StageId>> stages_to_recompute(const Schedule& schedule, const StageModel& model,
                                                                    double memory_bytes);
 
-/// Returns stages to offload, chosen in the same way, if the stages in `recompute` are recomputed.
-[[nodiscard]] std::optional<std::set<StageId>> stages_to_offload(const Schedule& schedule, const StageModel& model,
-                                                                 const std::set<StageId>& recompute,
-                                                                 double memory_bytes);
+/// Makes the StageModel of a partition whose blocks have other levels.
+using ModelOfPartition = std::function<StageModel(const std::vector<StageLayers>&)>;
+
+/// Returns the blocks to recompute, without whole stages, so that peaks_by_order() is at most `memory_bytes` on every
+/// worker: for one worker after another, the levels of its stages' blocks that take the least time, counted over the
+/// ops of the worker, by the bytes of its micro-batches in flight (StageModel::savings). The rule is None if all fit
+/// without. Returns no value if no levels suffice.
+[[nodiscard]] std::optional<StageChoice> blocks_to_recompute(const Schedule& schedule,
+                                                             std::vector<StageLayers> partition, double memory_bytes,
+                                                             const ModelOfPartition& model);
+
+/// Returns what to offload if the stages in `recompute` are recomputed: stages as stages_to_recompute() chooses them,
+/// and of each as few blocks as memory allows.
+[[nodiscard]] std::optional<StageChoice> blocks_to_offload(const Schedule& schedule, std::vector<StageLayers> partition,
+                                                           const std::set<StageId>& recompute, double memory_bytes,
+                                                           const ModelOfPartition& model);
 
 /// Values of --recompute, --offload and --memory.
 struct StageRequest {
@@ -59,12 +66,15 @@ struct StageRequest {
 struct ChosenStages {
   std::set<StageId> recompute;
   std::set<StageId> offload;
+  StageChoice blocks = {};          // for set_levels()
+  StageChoice offload_blocks = {};  // for set_on_device()
 };
 
-/// Returns the stages of a training run. For `auto`, adds stages until every worker fits in memory; only then is
-/// `model` called. Throws ConfigError as resolve_stages() does. Also throws it if `auto` is given without --memory or
-/// for both flags, and if the workers do not fit even with all stages.
+/// Returns the stages of a training run, and the blocks that recompute. For `auto`, blocks recompute or, if this does
+/// not suffice, whole stages, until every worker fits in memory; only then is `model` called. Throws ConfigError as
+/// resolve_stages() does. Also throws it if `auto` is given without --memory or for both flags, and if the workers do
+/// not fit even with all stages.
 [[nodiscard]] ChosenStages choose_stages(const StageRequest& request, const Schedule& schedule,
-                                         const std::function<StageModel()>& model);
+                                         const std::vector<StageLayers>& partition, const ModelOfPartition& model);
 
 }  // namespace chimera

@@ -9,13 +9,6 @@
 #include <torch/csrc/autograd/autograd.h>
 
 #include <algorithm>
-#include <cstdint>
-#include <map>
-#include <memory>
-#include <optional>
-#include <string>
-#include <utility>
-#include <vector>
 
 #include "bench/random_letters.h"
 #include "data/samples.h"
@@ -26,6 +19,7 @@
 #include "profile/lockstep.h"
 #include "runtime/tracer.h"
 #include "train/loop/loader.h"
+#include "transport/stream.h"
 
 namespace chimera {
 
@@ -37,6 +31,7 @@ struct TimedLayers {
   at::ScalarType compute = at::kFloat;  // type in which the layers compute
   // Ranks that share the layers (tensor parallelism); all of them call run() at the same time. Null: whole layers
   TensorGroup* tensor = nullptr;
+  at::Device device = at::kCPU;
 };
 
 /// Forwards the calls of a group that it borrows, and measures their time. A TensorGroup (model/tensor_parallel.h) is
@@ -66,8 +61,7 @@ class TimedGroup final : public TensorGroup {
  private:
   struct Call {
     Call(TimedGroup& of, const at::Tensor& values) : group(of), bytes(static_cast<double>(values.nbytes())) {}
-    Call(const Call&) = delete;
-    Call& operator=(const Call&) = delete;
+    Call& operator=(Call&&) = delete;
     ~Call() {
       const Duration taken = watch.elapsed();
       group.elapsed_.wall_seconds += taken.wall_seconds;
@@ -101,7 +95,7 @@ class LayerTimer {
         std::make_unique<Samples>(text_in_memory(text_, "random text"), SampleOptions{kind, layers_.sequence, 1});
     if (layers_.tensor != nullptr) group_ = std::make_unique<TimedGroup>(*layers_.tensor);
     stage_ = make_stage(layers_.model, stage_layers(layers_.kind, num_layers_), layers_.compute, initial_values_of(1),
-                        /*tied=*/{}, at::kCPU, group_.get());
+                        /*tied=*/{}, layers_.device, group_.get());
   }
 
   /// Measures once: F of a new micro-batch, then I and W of the previous one. To measure recomputation, also runs a
@@ -124,6 +118,7 @@ class LayerTimer {
     return time;
   }
 
+  /// Returns the stage with the layers, which the timer owns.
   [[nodiscard]] Stage& stage() { return *stage_; }
   /// Returns the group of the layers; null if they are whole.
   [[nodiscard]] TimedGroup* group() const { return group_.get(); }
@@ -147,8 +142,14 @@ class LayerTimer {
   /// Measures this rank's own work, without the calls of the group.
   class OwnWatch {
    public:
-    explicit OwnWatch(const LayerTimer& timer) : timer_(timer), in_group_(timer.in_group()) {}
+    explicit OwnWatch(const LayerTimer& timer)
+        : timer_(timer), in_group_(timer.in_group()), begin_(timer.layers_.device) {}
     [[nodiscard]] double seconds(std::int64_t threads) const {
+      if (const at::Device device = timer_.layers_.device; !device.is_cpu()) {
+        const TimeMark end(device);
+        await_device(device);
+        return end.seconds_since(begin_);
+      }
       const Duration all = watch_.elapsed();
       const Duration waits = timer_.in_group();
       return seconds_of({all.wall_seconds - waits.wall_seconds + in_group_.wall_seconds,
@@ -159,6 +160,7 @@ class LayerTimer {
    private:
     const LayerTimer& timer_;
     Duration in_group_;
+    TimeMark begin_;
     Stopwatch watch_;
   };
   [[nodiscard]] Duration in_group() const { return group_ ? group_->elapsed() : Duration{}; }
@@ -178,7 +180,8 @@ class LayerTimer {
   Size make_size(std::int64_t micro_batch_size) const {
     Size size;
     const std::int64_t tokens = layers_.sequence / (group_ && group_->cuts_tokens() ? group_->place().ranks : 1);
-    const at::Tensor states = at::randn({micro_batch_size, tokens, layers_.model.hidden}).to(layers_.compute);
+    const at::Tensor states =
+        at::randn({micro_batch_size, tokens, layers_.model.hidden}).to(layers_.device, layers_.compute);
     if (layers_.kind != LayerKind::Embedding) size.states = states;
     if (layers_.kind != LayerKind::Head) size.gradient = states * 1e-3;
     return size;
@@ -215,7 +218,8 @@ class LayerTimer {
   /// Returns the tokens of a micro-batch; nothing for blocks of GPT-2 and Llama, which do not need any.
   MicroBatch load(std::int64_t step, std::int64_t micro_batch_size) const {
     if (layers_.kind == LayerKind::Block && is_causal(layers_.model.family)) return {};
-    return make_micro_batch(*samples_, layers_.model.family, {step, 0, micro_batch_size, micro_batch_size});
+    return on_device(make_micro_batch(*samples_, layers_.model.family, {step, 0, micro_batch_size, micro_batch_size}),
+                     layers_.device);
   }
 
   TimedLayers layers_;

@@ -4,12 +4,8 @@
 // two ranks. For these, all ranks must run the same part of the measurement at the same time. All functions of
 // src/profile that take a Lockstep are collective: every rank calls them, in the same order.
 
-#include <cstdint>
-#include <span>
-
 #include "core/cgroup.h"
 #include "core/clock.h"
-#include "core/ids.h"
 #include "runtime/tracer.h"
 #include "transport/transport.h"
 
@@ -44,6 +40,7 @@ class Lockstep {
   [[nodiscard]] Transport& transport() const { return transport_; }
   [[nodiscard]] int rank() const { return rank_; }
   [[nodiscard]] int computing() const { return computing_; }
+  /// Returns whether this rank is one of the computing ranks.
   [[nodiscard]] bool computes() const { return rank_ < computing_; }
 
   /// Waits for all ranks.

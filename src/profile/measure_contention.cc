@@ -8,7 +8,6 @@
 #include <ctime>
 #include <memory>
 #include <optional>
-#include <vector>
 
 #include "bench/statistics.h"
 #include "model/parameter_group.h"
@@ -126,8 +125,7 @@ class Pinned {
   ~Pinned() {
     if (is_pinned_) (void)::sched_setaffinity(0, sizeof all_, &all_);
   }
-  Pinned(const Pinned&) = delete;
-  Pinned& operator=(const Pinned&) = delete;
+  Pinned& operator=(Pinned&&) = delete;
 
  private:
   cpu_set_t all_{};

@@ -7,7 +7,6 @@
 // MachineProfile::contention, message_copy and core_sharing (plan/machine.h). A Lockstep (lockstep.h) lets the ranks
 // start a measurement together.
 
-#include <array>
 #include <functional>
 
 #include "plan/machine.h"

@@ -5,9 +5,6 @@
 // in plan/machine.h): LinkProfile::within_node for one host, NodeLinks for two. All functions with a Lockstep or a
 // transport are collective, and their results are valid on rank 0.
 
-#include <string>
-#include <vector>
-
 #include "bench/statistics.h"
 #include "plan/cluster_profile.h"
 #include "profile/lockstep.h"
@@ -21,7 +18,7 @@ struct LinkSamples {
   std::vector<TimedSize> messages;  // bytes, and seconds of a message one way
   std::vector<TimedSize> sums;      // bytes, and seconds of an all-reduce over two ranks
   // Only measured between hosts:
-  double at_once = 0;        // relative slowdown of two simultaneous all-reduces
+  double at_once = 0;        // relative slowdown of two all-reduces at once: 1 if they take twice as long
   LinkTimes copies = {};     // CPU time of a message at each end
   double step_overhead = 0;  // seconds of the collective at the end of a step
 };
@@ -31,7 +28,8 @@ struct LinkSamples {
 /// both a quarter of this time and 0.2 s.
 [[nodiscard]] LinkSamples measure_links(Lockstep& ranks, ParameterGroupId group, double seconds);
 
-/// Returns the mean extra time of a small message while all ranks except 0 and 1 compute.
+/// Returns the mean extra seconds of a small message between ranks 0 and 1 while all other ranks compute
+/// (MachineProfile::busy_delay).
 [[nodiscard]] double measure_busy_delay(Lockstep& ranks, double seconds);
 
 /// Convert a fitted line to the alpha and beta of messages, or of all-reduces over two workers.
@@ -47,8 +45,8 @@ struct LinkSamples {
 /// Measures links between two hosts, with a rank on each. Takes about `seconds`, longer on slow networks. `transport`
 /// must have the groups of profile_groups() (lockstep.h), and must not use shared memory.
 [[nodiscard]] LinkSamples measure_between_hosts(Transport& transport, int rank, double seconds);
-/// Fits lines: through the shortest and the longest all-reduce, and through the messages that are longer than a burst,
-/// the bytes that a throttled network lets pass at once.
+/// Returns lines fitted to the samples: through the shortest and the longest all-reduce, and through the messages that
+/// are longer than a burst, the bytes that a throttled network lets pass at once.
 [[nodiscard]] NodeLinks regress_links(const LinkSamples& links);
 /// Return the tables that `chimera profile --hosts` prints.
 [[nodiscard]] std::string to_text(const NodeLinks& links);

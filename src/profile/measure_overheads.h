@@ -2,10 +2,10 @@
 
 // Measures the parts of a step besides layers and messages, for `chimera profile`: the update of the optimizer, the
 // executor's work per op, and the collective that ends a step. All functions are collective: every rank calls them in
-// the same order (lockstep.h). The results are fields of MachineProfile (plan/machine.h).
+// the same order (lockstep.h). They repeat a measurement for about `seconds`. The results are fields of MachineProfile
+// (plan/machine.h).
 
 #include <ATen/ATen.h>
-#include <cstdint>
 
 #include "model/stage.h"
 #include "profile/lockstep.h"

@@ -3,11 +3,7 @@
 #include <unistd.h>
 
 #include <ATen/ATen.h>
-#include <fmt/format.h>
 #include <algorithm>
-#include <array>
-#include <map>
-#include <memory>
 #include <numeric>
 #include <set>
 
@@ -15,7 +11,6 @@
 #include "bench/statistics.h"
 #include "core/cgroup.h"
 #include "core/counted.h"
-#include "core/error.h"
 #include "core/host_name.h"
 #include "core/reject.h"
 #include "data/samples.h"
@@ -101,11 +96,11 @@ std::vector<SharingRanks> sharing_ranks(const ProfileOptions& options, std::int6
 
 /// One kind of layer of one model, whole or shared by T ranks, with its measured times.
 struct Item {
-  Item(const ProfiledModel& profiled, LayerKind kind, DataType dtype, const SharingRanks& shared = {},
+  Item(const ProfiledModel& profiled, LayerKind kind, const ProfileOptions& options, const SharingRanks& shared = {},
        std::unique_ptr<TensorGroup> group = nullptr)
       : tensor(std::move(group)),
         sharing(shared),
-        layers{profiled.model, kind, profiled.sequence, scalar_type(dtype), tensor.get()},
+        layers{profiled.model, kind, profiled.sequence, scalar_type(options.dtype), tensor.get(), options.device},
         sizes(profiled.micro_batch_sizes),
         bench(layers) {}
   [[nodiscard]] bool is_split() const { return sharing.ranks > 1; }
@@ -120,10 +115,16 @@ struct Item {
 };
 using Items = std::vector<std::unique_ptr<Item>>;
 
+std::int64_t sequence_of(const ProfileOptions& options, const ModelConfig& model) {
+  return options.sequence.value_or(std::min(ProfiledModel().sequence, model.positions));
+}
+
 std::vector<ProfiledModel> profiled_models(const ProfileOptions& options) {
   std::vector<ProfiledModel> all;
-  for (const std::string& name : options.models)
-    all.push_back({find_model(name), options.sequence, options.micro_batch_sizes});
+  for (const std::string& name : options.models) {
+    const ModelConfig model = find_model(name);
+    all.push_back({model, sequence_of(options, model), options.micro_batch_sizes});
+  }
   all.insert(all.end(), options.others.begin(), options.others.end());
   return all;
 }
@@ -133,7 +134,7 @@ constexpr std::array kKinds = {LayerKind::Embedding, LayerKind::Block, LayerKind
 Items make_items(const ProfileOptions& options) {
   Items items;
   for (const ProfiledModel& profiled : profiled_models(options)) {
-    for (const LayerKind kind : kKinds) items.push_back(std::make_unique<Item>(profiled, kind, options.dtype));
+    for (const LayerKind kind : kKinds) items.push_back(std::make_unique<Item>(profiled, kind, options));
   }
   return items;
 }
@@ -152,7 +153,7 @@ void add_split_items(const ProfileOptions& options, const Lockstep& ranks, Items
         auto tensor = sharing.has(ranks.rank())
                           ? std::make_unique<RankTensorGroup>(ranks.transport(), place, group, cuts)
                           : nullptr;
-        items.push_back(std::make_unique<Item>(profiled, kind, options.dtype, sharing, std::move(tensor)));
+        items.push_back(std::make_unique<Item>(profiled, kind, options, sharing, std::move(tensor)));
       }
     }
   }
@@ -340,17 +341,18 @@ void require_measurable(const ProfileOptions& options, int cores) {
   if (options.models.empty()) throw ConfigError("--model: the name of a model is missing");
   for (const std::string& name : options.models) {
     const ModelConfig model = find_model(name);
-    if (options.sequence > model.positions) {
-      reject("--sequence {} is more than the {} positions of model '{}'", options.sequence, model.positions, name);
+    const std::int64_t sequence = sequence_of(options, model);
+    if (sequence > model.positions) {
+      reject("--sequence {} is more than the {} positions of model '{}'", sequence, model.positions, name);
     }
-    require_within_window(model, options.sequence);
+    require_within_window(model, sequence);
     const std::int64_t needed = vocabulary_needed(sample_kind(model));
     if (model.vocabulary < needed) {
       reject("model '{}' has a vocabulary of {}; text needs at least {}", name, model.vocabulary, needed);
     }
     const std::int64_t shortest = is_causal(model.family) ? 1 : 8;
-    if (options.sequence < shortest) {
-      reject("--sequence {}: model '{}' needs at least {}", options.sequence, name, shortest);
+    if (sequence < shortest) {
+      reject("--sequence {}: model '{}' needs at least {}", sequence, name, shortest);
     }
   }
   if (options.micro_batch_sizes.empty()) throw ConfigError("--micro-batch-sizes: give at least one");
@@ -368,7 +370,7 @@ void require_measurable(const ProfileOptions& options, int cores) {
     if (ranks <= computing || options.tensor_parallel == ProfileOptions{}.tensor_parallel) continue;
     reject("--tensor-parallel {}: only {} ranks compute on this machine at once", ranks, computing);
   }
-  require_fast_numbers(options.dtype, has_native_bfloat16());
+  if (options.device.is_cpu()) require_fast_numbers(options.dtype, has_native_bfloat16());
 }
 
 MachineMeasurement measure_machine(const ProfileOptions& options, Transport& transport, int rank,
@@ -414,16 +416,32 @@ MachineProfile remeasure_links(Transport& transport, const ProfileOptions& optio
   return machine;
 }
 
+std::vector<LayerTimes> measure_device_layers(const ProfileOptions& options, Transport& transport, int rank,
+                                              int computing) {
+  Lockstep ranks(transport, rank, computing);
+  Items items = make_items(options);
+  double imbalance = 0;
+  (void)measure_layers(ranks, options, items, options.seconds, imbalance, [](const std::string& /*progress*/) {});
+  std::vector<LayerTimes> layers;
+  for (const auto& item : items) layers.push_back(times_of(ranks, options, *item));
+  return layers;
+}
+
+std::string to_text(const std::vector<LayerTimes>& layers) {
+  std::string text = fmt::format("{:<12} {:<13} {:>5} {:>11} {:>11} {:>11} {:>11} {:>8}\n", "model", "layer", "b",
+                                 "forward", "input", "weights", "recompute", "+- %");
+  for (const LayerTimes& layer : layers) {
+    for (const LayerTime& time : layer.times) text += row(layer, time);
+  }
+  return text;
+}
+
 std::string to_text(const MachineMeasurement& report) {
   const MachineProfile& machine = report.machine;
   std::string text = machine.sources.front() + "\n";
   text += fmt::format("{}; medians over them, of {} at once, milliseconds of one layer\n\n",
                       counted(report.rounds, "round"), counted(machine.cores / machine.threads, "core"));
-  text += fmt::format("{:<12} {:<13} {:>5} {:>11} {:>11} {:>11} {:>11} {:>8}\n", "model", "layer", "b", "forward",
-                      "input", "weights", "recompute", "+- %");
-  for (const LayerTimes& layer : machine.layers) {
-    for (const LayerTime& time : layer.times) text += row(layer, time);
-  }
+  text += to_text(machine.layers);
   const LinkTimes& messages = machine.point_to_point.within_node;
   const LinkTimes& sums = machine.all_reduce.within_node;
   text += "\n" + link_line("messages", messages) + link_line("sums", sums) +

@@ -3,8 +3,6 @@
 
 #include "render/bars.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 #include <numeric>
@@ -42,11 +40,7 @@ std::size_t widest_label(const BarChart& chart) {
 
 class BarPicture {
  public:
-  explicit BarPicture(const BarChart& chart)
-      : chart_(chart),
-        left_(2 * kMargin + static_cast<double>(widest_label(chart)) * kBarLetterWidth),
-        longest_(longest(chart)),
-        scale_(longest_ > 0 ? kBarsWidth / longest_ : 0) {}
+  explicit BarPicture(const BarChart& chart) : chart_(chart) {}
 
   std::string draw() {
     const double title_width = 2 * kMargin + static_cast<double>(chart_.title.size()) * kTitleLetterWidth;
@@ -105,9 +99,9 @@ class BarPicture {
   }
 
   const BarChart& chart_;
-  double left_;
-  double longest_;
-  double scale_;
+  double left_ = 2 * kMargin + static_cast<double>(widest_label(chart_)) * kBarLetterWidth;
+  double longest_ = longest(chart_);
+  double scale_ = longest_ > 0 ? kBarsWidth / longest_ : 0;
   SvgText out_;
 };
 

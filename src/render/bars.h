@@ -3,7 +3,6 @@
 // `chimera model`): as text and as an SVG picture. In text, a bar is a row of letters such as `wwwwggaaa`, a letter for
 // each kind of memory.
 
-#include <string>
 #include <vector>
 
 #include "render/colors.h"

@@ -40,7 +40,7 @@ struct LineChart {
 };
 
 /// Returns the numbers to write on an axis: at most `count` + 2 numbers that cover `least` to `most`, in steps of 1, 2
-/// or 5 times a power of ten.
+/// or 5 times a power of ten. If both are equal, covers a range around them.
 [[nodiscard]] std::vector<double> ticks(double least, double most, double count);
 
 /// Returns the chart as an SVG picture. If a curve has more than two points per pixel column, draws only the lowest and
@@ -63,7 +63,7 @@ struct SeriesLook {
 /// Number of different colors.
 inline constexpr std::size_t kSeriesColors = 7;
 
-/// Maps values `least` to `most` to pixels `first` to `last`.
+/// Maps values `least` to `most` to pixels `first` to `last`. Requires that `least` and `most` differ.
 struct ChartAxis {
   double least = 0;
   double most = 1;
@@ -80,7 +80,7 @@ struct PlotArea {
   double bottom = 0;
 };
 
-/// A chart in progress: call begin(), then append elements to `body`.
+/// A chart in progress: call begin() once, then append elements to `body`, then call finish().
 class ChartFrame {
  public:
   ChartFrame(ChartSize size, const std::string& title);
@@ -89,7 +89,7 @@ class ChartFrame {
   /// legend shows bars or lines. Returns the remaining area.
   PlotArea begin(const std::vector<std::string>& series, const std::vector<SeriesLook>& looks, bool as_bars,
                  const std::string& x_label, const std::string& y_label);
-  /// Draws and returns the y axis, with grid lines and numbers.
+  /// Draws and returns the y axis, with grid lines and numbers. It covers `least` to `most`, and ends at round numbers.
   ChartAxis value_axis(const PlotArea& area, double least, double most);
   /// Draws text. `anchor` is start, middle or end; `kind` is the class of its color: ink, or soft for gray.
   void text(double x, double y, const std::string& words, const char* anchor = "middle", const char* kind = "ink");

@@ -3,15 +3,12 @@
 // any color vision. Color alone carries no information: ops also have letters, replicas of the model (in schedules that
 // run pipelines in two directions) have shades and hatches, and causes of idle time have hatches.
 
-#include <cstdint>
-#include <string>
-
-#include "core/ids.h"
 #include "schedule/op.h"
 #include "schedule/timeline.h"
 
 namespace chimera {
 
+/// A color of the sRGB space, as in HTML.
 struct Color {
   std::uint8_t red = 0;
   std::uint8_t green = 0;

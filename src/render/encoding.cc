@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <nlohmann/json.hpp>
 
 #include "core/json.h"
 

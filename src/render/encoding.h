@@ -1,5 +1,5 @@
 #pragma once
-// Encodings for pictures and HTML pages: numbers as typed arrays in base64 (for page_data.h), and escaped text.
+// Encodings for pictures and HTML pages: numbers as typed arrays in base64 (for html.h), and escaped text.
 
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>

@@ -1,10 +1,9 @@
 #pragma once
 // An interactive HTML page with one or more schedules and their times (Panel in panel.h). The file contains the data
-// (page_data.h) and the scripts of render/page, and refers to no other file or server.
+// (page_panel(), page_colors(), which the playground uses too) and the scripts of render/page, and refers to no other
+// file or server.
 
-#include <cstdint>
-#include <string>
-#include <vector>
+#include <nlohmann/json_fwd.hpp>
 
 #include "render/panel.h"
 
@@ -17,5 +16,13 @@ inline constexpr std::int64_t kMaxPageOps = 1'000'000;
 /// messages are embedded as typed arrays in base64, times as 32-bit floats, about 40 bytes per op. Throws ConfigError
 /// if there is no panel, more than kMaxPageOps ops, or a makespan beyond a float's range.
 [[nodiscard]] std::string to_html(const std::vector<Panel>& panels);
+
+/// Returns, for the JavaScript that draws it (render/page/data.js, draw.js), a panel's ops, messages, bubbles,
+/// all-reduces and memory as typed arrays (render/encoding.h), and the names and colors of its replicas. Times are
+/// 32-bit floats; the makespan must not exceed their range.
+[[nodiscard]] nlohmann::ordered_json page_panel(const Panel& panel);
+
+/// Returns colors and hatches for all panels: `causes`, `replicaTile`, `allReduceColor`, `updateColor`.
+[[nodiscard]] nlohmann::ordered_json page_colors();
 
 }  // namespace chimera

@@ -2,11 +2,6 @@
 // The input of every picture of a schedule. A Panel is one schedule with its simulated or measured times, their
 // explanation (bubbles, messages, memory) and totals. text.h, svg.h, html.h and perfetto.h draw panels or their parts.
 
-#include <cstdint>
-#include <optional>
-#include <string>
-#include <vector>
-
 #include "core/printable.h"
 #include "schedule/schedule.h"
 #include "schedule/timeline.h"
@@ -17,7 +12,7 @@ namespace chimera {
 /// Totals of a schedule (of one data-parallel group), to compare schedules. A *stage unit* is the activations of one
 /// full micro-batch on 1/D of the model's layers, where D is the number of workers.
 struct Totals {
-  double weight_copies = 0;      // Weights on the worker with most, as a fraction of the model
+  double weight_copies = 0;      // Weights on the worker with most, with all versions; unit: 1/D of the model
   double peak_units = 0;         // Peak of activations on the worker with most, in stage units
   std::int64_t messages = 0;     // Number of messages between workers
   double message_volume = 0;     // Sent in messages; unit: the activations between two stages of a full micro-batch
@@ -54,5 +49,21 @@ struct Panel {
 /// Returns a table with one line per panel: the makespan without and with all-reduces and updates, its change from the
 /// first panel, and the totals.
 [[nodiscard]] std::string comparison_table(const std::vector<Panel>& panels);
+
+/// Returns the direction of a replica, by its first D stages, where D is the number of workers: "down" if each is on
+/// the worker after that of the stage before (worker 0 comes after the last one), "up" if each is on the worker before,
+/// else "".
+[[nodiscard]] std::string direction(const Schedule& schedule, std::size_t replica);
+
+/// Returns a name of a replica for pictures. Examples: `down`, `up`, `replica 2`.
+[[nodiscard]] std::string replica_name(const Schedule& schedule, std::size_t replica);
+
+/// Returns the timeline of a picture as in the Chimera paper, where all ops have the same length, a slot: an op takes
+/// one slot, except a whole backward (B), which takes `whole_backward` slots. Every op starts as soon as possible. If
+/// schedule.late_forwards, forwards start as late as possible instead.
+[[nodiscard]] Timeline slot_timeline(const Schedule& schedule, double whole_backward = 1);
+
+/// Returns the picture of a schedule with the timeline of slot_timeline().
+[[nodiscard]] Panel paper_figure(const Schedule& schedule, double whole_backward = 1);
 
 }  // namespace chimera

@@ -4,7 +4,6 @@
 
 #include "render/perfetto.h"
 
-#include <fmt/format.h>
 #include <algorithm>
 #include <array>
 
@@ -17,7 +16,7 @@ namespace {
 std::size_t thread_of(std::size_t track) { return track + 1; }
 
 const char* name_of(TraceProcess process) {
-  constexpr std::array kNames = {"ops", "idle", "all-reduce", "memory", "transfers"};
+  constexpr std::array kNames = {"ops", "idle", "all-reduce", "memory", "transfers", "order"};
   return kNames[static_cast<std::size_t>(process) - 1];
 }
 

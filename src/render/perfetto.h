@@ -6,18 +6,16 @@
 
 #include <cstddef>
 #include <set>
-#include <string>
 #include <string_view>
 #include <utility>
-#include <vector>
 
 #include "schedule/schedule.h"
 #include "schedule/timeline.h"
 
 namespace chimera {
 
-/// Groups of tracks; viewers show each as a process with this number.
-enum class TraceProcess : int { Ops = 1, Idle, AllReduces, Memory, Transfers };
+/// Groups of tracks; viewers show each as a process with this number. Transfers and Order are for measured steps.
+enum class TraceProcess : int { Ops = 1, Idle, AllReduces, Memory, Transfers, Order };
 
 /// A track. Its slices must be disjoint or nested. Viewers sort tracks by number.
 struct TraceTrack {
@@ -36,7 +34,8 @@ struct TraceArrow {
   std::string_view arguments;  // Fields of a JSON object, shown when a user selects the arrow
 };
 
-/// Collects the events of a file, of the types X, s, f, C and M of the format. Names and arguments are not escaped.
+/// Collects the events of a file, of the types X, s, f, C and M of the format. All times are in one unit. Names and
+/// arguments are not escaped. `arguments` are fields of a JSON object without its braces; they may be empty.
 class TraceEvents {
  public:
   /// `unit` is the number of microseconds per unit of time.
@@ -44,12 +43,14 @@ class TraceEvents {
 
   /// Names a track and its process, if not named already.
   void name(TraceProcess process, const TraceTrack& track);
+  /// Adds a slice to a track of a process.
   void slice(TraceProcess process, std::size_t track, std::string_view name, double start, double end,
              std::string_view arguments);
+  /// Adds an arrow. Both slices must exist in the file.
   void arrow(const TraceArrow& arrow);
   /// Sets the value of a counter from `time` on. Viewers draw a counter as a curve.
   void counter(TraceProcess process, std::string_view name, double time, double value);
-  /// Returns the file's text and clears the events.
+  /// Returns the text of the file. Call it once, at the end.
   [[nodiscard]] std::string text();
 
  private:
@@ -65,15 +66,14 @@ class TraceEvents {
 
 /// Returns a timeline in Chrome's JSON trace format. A unit of time becomes a millisecond.
 /// - process 1: a track per worker with a slice per op (`2F5`: forward of micro-batch 5 at stage 2; arguments stage,
-/// replica, micro_batch, weight_version
-///   and critical), arrows for messages, and optimizer steps that take time;
+///   replica, micro_batch, weight_version and critical), arrows for messages, and optimizer steps that take time;
 /// - process 2: a slice per bubble (idle time), named by its cause;
 /// - process 3: each worker's all-reduces;
 /// - process 4: each worker's memory as a counter.
 ///
-/// Empty processes are omitted. `explanation` is the result of explain() (simulate/explain.h); a list in it may
-/// be shorter than the number of workers.
-/// Throws ConfigError for a makespan above 10^12 units, because viewers count nanoseconds in 64 bits.
+/// Empty processes are omitted. `explanation` is the result of explain() (simulate/explain.h); a list in it may be
+/// shorter than the number of workers. Throws ConfigError for a makespan above 10^12 units, because viewers count
+/// nanoseconds in 64 bits.
 [[nodiscard]] std::string to_perfetto(const Schedule& schedule, const Timeline& timeline,
                                       const Explanation& explanation);
 

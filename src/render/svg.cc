@@ -4,8 +4,6 @@
 
 #include "render/svg.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <array>
 #include <set>
@@ -14,7 +12,7 @@
 #include "render/chart.h"
 #include "render/colors.h"
 #include "render/encoding.h"
-#include "render/slots.h"
+#include "render/panel.h"
 #include "render/svg_text.h"
 #include "simulate/summary.h"
 

@@ -2,11 +2,6 @@
 // Draws a schedule with its times (Panel in panel.h) as an SVG picture, to scale, for documents and slides. Schedules
 // with more than kMaxSvgOps ops need an HTML page (html.h).
 
-#include <cstdint>
-#include <optional>
-#include <string>
-#include <vector>
-
 #include "render/panel.h"
 
 namespace chimera {

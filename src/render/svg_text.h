@@ -5,7 +5,6 @@
 
 #include <cmath>
 #include <iterator>
-#include <string>
 #include <utility>
 
 #include "render/encoding.h"
@@ -18,7 +17,8 @@ namespace chimera {
 /// The text of a picture in progress.
 class SvgText {
  public:
-  /// Opens a picture with a title, and its style sheet. The caller adds rules with put() and closes the style element.
+  /// Opens a picture with a title, and its style sheet. Sizes are in pixels. The caller adds rules with put(), and
+  /// closes the style element with put("</style>\n").
   void begin(double width, double height, const std::string& title) {
     put(R"(<svg xmlns="http://www.w3.org/2000/svg" width="{0}" height="{1}" viewBox="0 0 {0} {1}" role="img">)"
         "\n<title>{2}</title>\n",
@@ -33,7 +33,7 @@ class SvgText {
     fmt::format_to(std::back_inserter(text_), format, std::forward<Values>(values)...);
   }
 
-  /// Closes the picture and returns it.
+  /// Closes the picture and returns its text, once.
   [[nodiscard]] std::string end() {
     text_ += "</svg>\n";
     return std::move(text_);

@@ -12,8 +12,7 @@
 #include <set>
 
 #include "render/colors.h"
-#include "render/slots.h"
-#include "schedule/survivors.h"
+#include "render/panel.h"
 
 namespace chimera {
 namespace {
@@ -70,6 +69,8 @@ struct Grid {
   std::vector<std::string> notes;       // Legend
 };
 
+constexpr const char* kPairNote = "& two ops of a pair";
+
 bool is_whole(double value) { return std::abs(value - std::round(value)) < 1e-9; }
 
 std::size_t round_to_index(double value) { return static_cast<std::size_t>(std::llround(value)); }
@@ -77,6 +78,14 @@ std::size_t round_to_index(double value) { return static_cast<std::size_t>(std::
 std::size_t limit_columns(std::size_t wanted, std::size_t workers) {
   // At least one column, however many workers there are.
   return std::min(wanted, std::max<std::size_t>(kMaxTextCells / std::max<std::size_t>(workers, 1), 1));
+}
+
+/// Returns a grid for the schedule, without rows.
+Grid grid_with(const Schedule& schedule, std::size_t columns, std::vector<std::string> notes = {}) {
+  Grid grid{.columns = limit_columns(columns, schedule.workers.size()), .notes = std::move(notes)};
+  grid.left_out = columns - grid.columns;
+  if (has_pairs(schedule)) grid.notes.emplace_back(kPairNote);
+  return grid;
 }
 
 bool fits_cells(const Timeline& timeline, double unit) {
@@ -89,8 +98,6 @@ bool fits_cells(const Timeline& timeline, double unit) {
   });
 }
 
-constexpr const char* kPairNote = "& two ops of a pair";
-
 void draw_box(std::vector<Cell>& row, std::size_t start, std::size_t end, std::string label, const Op& op, bool joins) {
   for (std::size_t c = start; c < std::min(end, row.size()); ++c) {
     row[c] = {c == start ? std::move(label) : "\"", &op, c == start, c == start && joins};
@@ -98,11 +105,7 @@ void draw_box(std::vector<Cell>& row, std::size_t start, std::size_t end, std::s
 }
 
 Grid draw_in_cells(const Schedule& schedule, const Timeline& timeline, double unit) {
-  Grid grid;
-  const std::size_t all = round_to_index(timeline.makespan / unit);
-  grid.columns = limit_columns(all, schedule.workers.size());
-  grid.left_out = all - grid.columns;
-  grid.notes = {". a bubble, found by simulate()"};
+  Grid grid = grid_with(schedule, round_to_index(timeline.makespan / unit), {". a bubble, found by simulate()"});
   for (std::size_t w = 0; w < schedule.workers.size(); ++w) {
     auto& row = grid.rows.emplace_back(grid.columns);
     const auto& ops = schedule.workers[w];
@@ -124,7 +127,6 @@ Grid draw_in_cells(const Schedule& schedule, const Timeline& timeline, double un
       draw_box(row, start, end, std::move(label), ops[i], joins);
     }
   }
-  if (has_pairs(schedule)) grid.notes.emplace_back(kPairNote);
   return grid;
 }
 
@@ -172,12 +174,9 @@ Extremes extremes(const Schedule& schedule, const Timeline& timeline) {
 std::optional<Grid> draw_to_scale(const Schedule& schedule, const Timeline& timeline) {
   const double scale = extremes(schedule, timeline).scale();
   if (!(timeline.makespan * scale <= static_cast<double>(kMaxScaledColumns))) return std::nullopt;
-  Grid grid;
+  Grid grid =
+      grid_with(schedule, round_to_index(timeline.makespan * scale), {". a bubble, - the op goes on; to scale"});
   grid.separated = false;
-  const std::size_t all = round_to_index(timeline.makespan * scale);
-  grid.columns = limit_columns(all, schedule.workers.size());
-  grid.left_out = all - grid.columns;
-  grid.notes = {". a bubble, - the op goes on; to scale"};
   for (std::size_t w = 0; w < schedule.workers.size(); ++w) {
     auto& row = grid.rows.emplace_back(grid.columns);
     const auto& ops = schedule.workers[w];
@@ -198,16 +197,13 @@ std::optional<Grid> draw_to_scale(const Schedule& schedule, const Timeline& time
       }
     }
   }
-  if (has_pairs(schedule)) grid.notes.emplace_back(kPairNote);
   return grid;
 }
 
 Grid draw_in_order(const Schedule& schedule) {
-  Grid grid;
   std::size_t most = 0;
   for (const auto& ops : schedule.workers) most = std::max(most, ops.size());
-  grid.columns = limit_columns(most, schedule.workers.size());
-  grid.left_out = most - grid.columns;
+  Grid grid = grid_with(schedule, most);
   for (const auto& ops : schedule.workers) {
     // Behind the last op there is nothing: a dot would be a bubble, and this form has no times.
     auto& row = grid.rows.emplace_back(grid.columns, Cell{"", nullptr, true});
@@ -216,7 +212,6 @@ Grid draw_in_order(const Schedule& schedule) {
       grid.width = std::max(grid.width, row[i].text.size());
     }
   }
-  if (has_pairs(schedule)) grid.notes.emplace_back(kPairNote);
   return grid;
 }
 
@@ -251,12 +246,7 @@ std::string escape_sequence(const Op& op, const Schedule& schedule) {
 class TextPicture {
  public:
   TextPicture(const Schedule& schedule, Grid grid, const TextStyle& style)
-      : schedule_(schedule),
-        grid_(std::move(grid)),
-        style_(style),
-        holds_(holds_a_stage(schedule.placement, schedule.workers.size())) {
-    digits_ = std::to_string(std::max<std::size_t>(grid_.rows.size(), 1) - 1).size();
-  }
+      : schedule_(schedule), grid_(std::move(grid)), style_(style) {}
 
   std::string draw() {
     const std::size_t step = grid_.width + (grid_.separated ? 1 : 0);
@@ -343,8 +333,9 @@ class TextPicture {
   const Schedule& schedule_;
   Grid grid_;
   TextStyle style_;
-  std::vector<bool> holds_;  // [worker]: false if it is lost
-  std::size_t digits_ = 1;
+  std::vector<bool> holds_ =
+      holds_a_stage(schedule_.placement, schedule_.workers.size());  // [worker]: false if it is lost
+  std::size_t digits_ = std::to_string(std::max<std::size_t>(grid_.rows.size(), 1) - 1).size();
 };
 
 }  // namespace

@@ -4,8 +4,6 @@
 // stage 2 on micro-batch 5, `2B5` its backward.
 
 #include <cstddef>
-#include <string>
-#include <vector>
 
 #include "check/violation.h"
 #include "schedule/program.h"

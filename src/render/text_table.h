@@ -6,9 +6,9 @@
 
 namespace chimera {
 
-/// Returns a table of rows with equally many cells. The first row is the head. Columns are two blanks apart. The first
-/// `left` columns are aligned at the left, the others at the right. A column without any text below its head is
-/// omitted. Widths count characters, not bytes of UTF-8.
+/// Returns a table of rows with equally many cells. The first row, which must exist, is the head. Columns are two
+/// blanks apart. The first `left` columns are aligned at the left, the others at the right. A column without any text
+/// below its head is omitted. Widths count characters, not bytes of UTF-8.
 [[nodiscard]] std::string text_table(const std::vector<std::vector<std::string>>& rows, std::size_t left);
 
 /// Returns a text whose lines have at most `columns` characters (0: unchanged), for terminals. The columns of a wide

@@ -1,8 +1,6 @@
 #pragma once
 // The result of a simulation as JSON, for scripts of users (`chimera simulate --format json`).
 
-#include <string>
-
 #include "schedule/schedule.h"
 #include "schedule/timeline.h"
 

@@ -1,7 +1,6 @@
 #include "rendezvous/address.h"
 
 #include <fcntl.h>
-#include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <ifaddrs.h>
 #include <net/if.h>

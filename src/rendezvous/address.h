@@ -8,8 +8,6 @@
 #include <netinet/in.h>
 #include <sys/socket.h>
 
-#include <optional>
-#include <string>
 #include <vector>
 
 #include "core/file_descriptor.h"

@@ -8,7 +8,6 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 
-#include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <openssl/crypto.h>
 #include <openssl/evp.h>

@@ -7,14 +7,10 @@
 
 #include <array>
 #include <chrono>
-#include <cstddef>
-#include <cstdint>
 #include <optional>
 #include <span>
-#include <string>
 #include <string_view>
 
-#include "core/error.h"
 #include "core/file_descriptor.h"
 
 namespace chimera {

@@ -7,19 +7,18 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
-#include <nlohmann/json.hpp>
 #include <utility>
 
-#include "core/error.h"
 #include "core/host_name.h"
 #include "core/json.h"
 #include "core/signals.h"
 #include "rendezvous/channel.h"
 
 // One thread per rank (watch()) sends, receives and judges. Rank 0 hears all ranks, and sends its verdict to them; the
-// others hear, and judge, only rank 0. There are two ways to a verdict: silence for longer than the limit (silent()),
-// and a rank that has ended without a word while others announce their end (find_gone()).
+// others hear, and judge, only rank 0. There are four ways to a verdict: silence for longer than the limit (silent()),
+// a rank that has ended without a word while others announce their end (find_gone()), a rank that has ended with a
+// word, and a lost connection, if this rank has not noticed (find_left(), find_closed()). Gloo does not end a wait for
+// a message of which a part has arrived when the connection closes (gloo/transport/tcp/pair.cc, signalException).
 
 namespace chimera {
 namespace {
@@ -41,11 +40,6 @@ void raise(const FileDescriptor& event) {
 bool lower(const FileDescriptor& event) {
   std::uint64_t count = 0;
   return ::read(event.get(), &count, sizeof count) > 0;
-}
-
-/// Returns the HMAC of the words, then the words.
-std::string add_hmac(std::string_view secret, const std::string& words) {
-  return std::string(bytes_of(prove(secret, words))) + words;
 }
 
 /// Returns nullopt if the HMAC does not match.
@@ -74,6 +68,14 @@ std::string describe_gone(const std::map<int, PeerHeartbeat>& all, const std::ve
   const std::vector<int> ranks = on_one_host(all, gone);
   return fmt::format("{} on host {} {} gone: killed, or ended without an error report", ranks_text(ranks),
                      all.at(ranks.front()).host, ranks.size() == 1 ? "is" : "are");
+}
+
+std::string describe_left(const std::map<int, PeerHeartbeat>& all, const std::vector<int>& left,
+                          std::chrono::milliseconds time) {
+  const std::vector<int> ranks = on_one_host(all, left);
+  return fmt::format("{} on host {} ended after an error, and others still waited for {} {:g} s later",
+                     ranks_text(ranks), all.at(ranks.front()).host, ranks.size() == 1 ? "it" : "them",
+                     std::chrono::duration<double>(time).count());
 }
 
 std::string describe_silence(const std::map<int, PeerHeartbeat>& all, const std::vector<int>& silent,
@@ -154,9 +156,11 @@ void Heartbeats::watch() {
     receive();
     if (!verdict_.empty()) return options_.on_silence(verdict_, /*own=*/false);
     std::string verdict = find_gone();
+    if (verdict.empty()) verdict = find_left();
     // Between beats nothing more is to do, unless this rank announces its end or has found the cause.
     if (!lower(news_) && verdict.empty() && now < next) continue;
     next = now + kBeat;
+    if (verdict.empty()) verdict = find_closed();
     const std::vector<int> lost = silent();
     if (verdict.empty() && !lost.empty()) verdict = describe_silence(heard_, lost, options_.limit, host_);
     if (options_.rank != 0 || !verdict.empty()) {
@@ -182,6 +186,29 @@ std::string Heartbeats::find_gone() {
   return gone.empty() ? "" : describe_gone(heard_, gone);
 }
 
+/// Returns an empty text unless another rank has ended long ago, and this one waits for it.
+std::string Heartbeats::find_left() const {
+  if (leaves_) return "";
+  std::vector<int> left;
+  for (const auto& [rank, heard] : heard_) {
+    if (heard.leaves && Clock::now() - heard.last > options_.farewell) left.push_back(rank);
+  }
+  return left.empty() ? "" : describe_left(heard_, left, options_.farewell);
+}
+
+/// Returns an empty text unless this rank has not noticed for long that it has lost a connection.
+std::string Heartbeats::find_closed() {
+  if (leaves_ || !options_.has_lost_connection || !options_.has_lost_connection()) {
+    closed_.reset();
+    return "";
+  }
+  if (!closed_) closed_ = Clock::now();
+  if (Clock::now() - *closed_ <= options_.limit) return "";
+  leaves_ = true;  // So that rank 0 does not take this rank for the cause
+  return fmt::format("rank {} on host {} has lost a connection, and still waited for it {:g} s later", options_.rank,
+                     host_, std::chrono::duration<double>(options_.limit).count());
+}
+
 // Includes ranks silent for 80 % of the limit, since a dead host's ranks were last heard at different times.
 std::vector<int> Heartbeats::silent() const {
   return silent_for(options_.limit).empty() ? std::vector<int>() : silent_for(options_.limit * 4 / 5);
@@ -198,7 +225,8 @@ std::vector<int> Heartbeats::silent_for(std::chrono::milliseconds time) const {
 
 void Heartbeats::send_to(const SocketAddress& to, const std::string& verdict) {
   const Json words = Json::array({options_.rank, ++sent_, host_, verdict, leaves_.load()});
-  const std::string datagram = add_hmac(options_.secret, json_text(words));
+  const std::string text = json_text(words);
+  const std::string datagram = std::string(bytes_of(prove(options_.secret, text))) + text;
   // A datagram that cannot be sent is like one that is lost on the way: the next one follows soon.
   ::sendto(socket_.get(), datagram.data(), datagram.size(), MSG_DONTWAIT, to.get(), to.size);
 }

@@ -7,13 +7,9 @@
 
 #include <atomic>
 #include <chrono>
-#include <cstdint>
 #include <functional>
 #include <map>
-#include <optional>
-#include <string>
 #include <thread>
-#include <vector>
 
 #include "core/file_descriptor.h"
 #include "rendezvous/address.h"
@@ -37,15 +33,25 @@ struct PeerHeartbeat {
 /// Returns "rank 3 on host b is gone: killed, or ended without an error report". `gone` is ascending and not empty.
 [[nodiscard]] std::string describe_gone(const std::map<int, PeerHeartbeat>& all, const std::vector<int>& gone);
 
+/// Returns "ranks 2, 3 on host b ended after an error, and others still waited for them 10 s later". `left` is
+/// ascending and not empty.
+[[nodiscard]] std::string describe_left(const std::map<int, PeerHeartbeat>& all, const std::vector<int>& left,
+                                        std::chrono::milliseconds time);
+
 /// Options of a rank's heartbeats.
 struct HeartbeatOptions {
   int rank = 0;
   std::string secret = {};                ///< datagrams with another secret are ignored
   std::chrono::milliseconds limit{2500};  ///< a rank that is silent for this long has failed
+  /// A rank that announced its end and was silent for this long has ended, so a rank that still runs waits in vain.
+  std::chrono::milliseconds farewell{10'000};
   /// When a rank ends because of an error, it announces its end, and the others soon follow. After the first
   /// announcement, they have this time for theirs. Then a rank that has made no announcement, and was silent for 80 %
   /// of this time, is gone.
   std::chrono::milliseconds settling{750};
+  /// Returns whether a connection of this rank is closed, although all ranks still run; may be empty. If that lasts for
+  /// `limit`, the rank has not noticed, and waits in vain.
+  std::function<bool()> has_lost_connection = {};
   /// Called once, on the heartbeat thread, if a rank is gone or silent for too long. `reason` is the error message.
   /// `own` says whether this rank has detected the failure; if not, rank 0 has sent the reason.
   std::function<void(const std::string& reason, bool own)> on_silence;
@@ -53,7 +59,7 @@ struct HeartbeatOptions {
 
 /// Sends and receives the heartbeats of a rank on a thread of its own. A rank counts as failed only if it has sent a
 /// heartbeat before (a firewall may block UDP), and has not announced its end. Time while this process was stopped
-/// (Ctrl-Z) does not count.
+/// (Ctrl-Z) does not count. The constructors throw Error if the system refuses a descriptor.
 class Heartbeats {
  public:
   /// Returns a socket of rank 0 at `address` with any free port. Throws TransportError.
@@ -63,14 +69,13 @@ class Heartbeats {
 
   /// Starts rank 0, with the result of socket_at().
   Heartbeats(FileDescriptor socket, HeartbeatOptions options);
-  /// Starts another rank; `address` and `port` are those of rank 0.
+  /// Starts another rank; `address` and `port` lead to the socket of rank 0. Also throws as server_addresses() does.
   Heartbeats(const std::string& address, std::uint16_t port, HeartbeatOptions options);
-  Heartbeats(const Heartbeats&) = delete;
-  Heartbeats& operator=(const Heartbeats&) = delete;
+  Heartbeats& operator=(Heartbeats&&) = delete;
   ~Heartbeats();
 
   /// Announces that this rank ends because it failed or lost a peer. When `settling` is over, rank 0 looks for ranks
-  /// that are gone without an announcement; every other rank does so for rank 0.
+  /// that are gone without an announcement; every other rank does so for rank 0. Any thread may call it.
   void leave();
 
  private:
@@ -82,6 +87,8 @@ class Heartbeats {
   [[nodiscard]] std::vector<int> silent() const;
   [[nodiscard]] std::vector<int> silent_for(std::chrono::milliseconds time) const;
   [[nodiscard]] std::string find_gone();
+  [[nodiscard]] std::string find_left() const;
+  [[nodiscard]] std::string find_closed();
 
   HeartbeatOptions options_;
   std::string host_;
@@ -90,7 +97,8 @@ class Heartbeats {
   FileDescriptor news_;  // readable after leave()
   std::atomic<bool> leaves_ = false;
   std::optional<std::chrono::steady_clock::time_point> settled_;
-  std::map<int, PeerHeartbeat> heard_;      // all other ranks on rank 0; rank 0 on other ranks
+  std::optional<std::chrono::steady_clock::time_point> closed_;  // when a lost connection was first seen
+  std::map<int, PeerHeartbeat> heard_;                           // all other ranks on rank 0; rank 0 on other ranks
   std::map<int, SocketAddress> addresses_;  // of the other ranks on rank 0; of rank 0 on other ranks
   std::uint64_t sent_ = 0;
   std::string verdict_;  // reported by rank 0

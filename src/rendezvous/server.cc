@@ -22,13 +22,6 @@ using Json = nlohmann::json;
 
 constexpr std::chrono::milliseconds kLongestWait = std::chrono::hours(24 * 7);  // upper limit of --rendezvous-seconds
 
-Json binary(const std::string& text) { return Json::binary({text.begin(), text.end()}); }
-
-std::string text_of(const Json& json) {
-  const auto& bytes = json.get_binary();
-  return {bytes.begin(), bytes.end()};
-}
-
 /// Rejects other numbers, because their conversion may overflow.
 std::int64_t integer_of(const Json& json) {
   if (!json.is_number_integer()) throw ChannelError("not a rendezvous message");
@@ -87,14 +80,13 @@ constexpr std::chrono::milliseconds kSendTime{10'000};  // for an answer
 }  // namespace
 
 std::string to_bytes(const Request& request) {
-  Json names = Json::array();
-  for (const std::string& name : request.names) names.push_back(binary(name));
-  return as_bytes(Json::array({static_cast<int>(request.kind), std::move(names), binary(request.value), request.number,
-                               request.timeout.count()}));
+  // CBOR carries any bytes in a text.
+  return as_bytes(Json::array(
+      {static_cast<int>(request.kind), request.names, request.value, request.number, request.timeout.count()}));
 }
 
 std::string to_bytes(const Answer& answer) {
-  return as_bytes(Json::array({answer.is_there, binary(answer.value), answer.number}));
+  return as_bytes(Json::array({answer.is_there, answer.value, answer.number}));
 }
 
 // Every field is checked, because the bytes come from another host, before or after its proof.
@@ -103,10 +95,9 @@ Request read_request(std::string_view bytes) {
     const std::int64_t kind = integer_of(json[0]);
     if (kind < 0 || kind > static_cast<int>(RequestKind::Wait)) throw ChannelError("not a rendezvous request");
     Request request{.kind = static_cast<RequestKind>(kind)};
-    if (!json[1].is_array()) throw ChannelError("not a rendezvous request");
-    for (const Json& name : json[1]) request.names.push_back(text_of(name));
+    request.names = json[1].get<std::vector<std::string>>();
     if (request.names.size() < fewest_names(request.kind)) throw ChannelError("a request without a name");
-    request.value = text_of(json[2]);
+    request.value = json[2].get<std::string>();
     request.number = integer_of(json[3]);
     request.timeout = std::chrono::milliseconds(std::clamp<std::int64_t>(integer_of(json[4]), 0, kLongestWait.count()));
     return request;
@@ -115,7 +106,7 @@ Request read_request(std::string_view bytes) {
 
 Answer read_answer(std::string_view bytes) {
   return read_array(bytes, 3, [](const Json& json) {
-    return Answer{.is_there = json[0].get<bool>(), .value = text_of(json[1]), .number = integer_of(json[2])};
+    return Answer{.is_there = json[0].get<bool>(), .value = json[1].get<std::string>(), .number = integer_of(json[2])};
   });
 }
 

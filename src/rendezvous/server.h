@@ -7,15 +7,11 @@
 //
 //   RendezvousClient (each rank) --Request, Answer over a Channel--> RendezvousServer (rank 0) -> KeyValueStore
 
-#include <chrono>
 #include <condition_variable>
-#include <cstdint>
 #include <functional>
 #include <list>
 #include <map>
 #include <mutex>
-#include <string>
-#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -25,8 +21,8 @@
 
 namespace chimera {
 
-/// Operations of the store. Get and Wait wait until all keys exist; Check tests whether they exist; Count returns the
-/// number of keys in the store.
+/// Operations of the store. Get and Wait wait until all keys exist; Check tests whether they exist; Add adds to the
+/// number in a value, which is decimal text; Remove removes a key; Count returns the number of keys in the store.
 enum class RequestKind : std::uint8_t { Set, Get, Add, Remove, Count, Check, Wait };
 
 /// A request of a client. Each kind uses some of the fields.
@@ -40,7 +36,7 @@ struct Request {
 
 /// The server's answer to a request.
 struct Answer {
-  bool is_there = false;    ///< Get, Check, Wait: all keys exist; Remove: the key existed
+  bool is_there = false;    ///< Get, Check, Wait: all keys exist; Remove: the key existed; others: true
   std::string value = {};   ///< Get: the value
   std::int64_t number = 0;  ///< Add: the sum, which starts at 0; Count: the number of keys
 };
@@ -95,8 +91,7 @@ class RendezvousServer {
  public:
   /// `listener` is a listening TCP socket. An empty secret accepts all clients that use the same protocol.
   RendezvousServer(FileDescriptor listener, std::string secret);
-  RendezvousServer(const RendezvousServer&) = delete;
-  RendezvousServer& operator=(const RendezvousServer&) = delete;
+  RendezvousServer& operator=(RendezvousServer&&) = delete;
   ~RendezvousServer();
 
   /// Accepts no more connections. Existing connections stay open.

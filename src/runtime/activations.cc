@@ -59,7 +59,7 @@ Activation Activations::take(const Op& op) {
   activation.saved.reset();
   if (activation.saved_input) {
     // offload() detached the input; its gradient is sent to the stage before.
-    activation.input = std::exchange(activation.saved_input, {})->value.requires_grad_(true);
+    activation.input = std::exchange(activation.saved_input, {})->requires_grad_(true);
   }
   return activation;
 }

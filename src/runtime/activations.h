@@ -33,15 +33,17 @@ struct Activation {
   GraphSlot* recorded = nullptr;              // The device graphs that compute the op (recorded_ops.h); null: none
 };
 
-/// The activations of a worker. OpRunner puts and takes them; the executor calls offload() and load(). An argument `op`
-/// names the activation of the op's stage, micro-batch and slice. A missing activation is an InternalError.
+/// The activations of a worker, for its own thread. OpRunner puts and takes them; the executor calls offload() and
+/// load(). An argument `op` names the activation of the op's stage, micro-batch and slice. A missing activation, or a
+/// second one for the same op, is an InternalError.
 class Activations {
  public:
   explicit Activations(const WorkerContext& worker) : worker_(worker) {}
 
-  /// Reads which stages the program recomputes and which forwards it offloads.
+  /// Reads which stages the program recomputes and which forwards it offloads. Call it before each run of a program.
   void begin(const std::vector<Instruction>& program);
-  /// Uses the host memory of `other` for offloaded tensors, so that a warm-up (warm_up.h) does not allocate it twice.
+  /// Shares the host memory of `other` for offloaded tensors, so that a warm-up (warm_up.h) does not allocate it twice.
+  /// Call it before begin(). `other` first allocates the memory if the program offloads.
   void share_host_memory(const std::vector<Instruction>& program, Activations& other);
 
   [[nodiscard]] bool is_recomputed(StageId stage) const { return recomputed_.contains(stage); }
@@ -56,7 +58,7 @@ class Activations {
 
   /// Starts to move the activation to host memory.
   void offload(const Op& op);
-  /// Starts to move it back to the device.
+  /// Starts to move the activation back to the device.
   void load(const Op& op);
 
   /// Drops all activations of an abandoned step.

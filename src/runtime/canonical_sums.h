@@ -31,8 +31,8 @@ struct CanonicalReduction {
   std::vector<SumOrder> orders;  // [parameter group]: which subtrees each of its ranks has
 };
 
-/// Returns the maximum number of buffers that BlockSums needs, besides `gradients`, while it sums these subtrees in
-/// turn.
+/// Returns the maximum number of buffers, each of the size of `gradients`, that BlockSums needs besides `gradients`
+/// while it sums these subtrees one after the other.
 [[nodiscard]] std::int64_t spare_buffers(const std::vector<Subtree>& trees);
 
 /// Gradients of a stage on a worker, summed block by block. Backwards add to the tensor `gradients`, which holds the
@@ -40,6 +40,8 @@ struct CanonicalReduction {
 /// max(log2(blocks), 1) + 1 per replica. GradientSums calls open() before and close() after each backward.
 class BlockSums {
  public:
+  /// `gradients` is the flat tensor that the backwards add to; it must be zero before the first open() of a step.
+  /// `block_size` is the number of micro-batches of a block.
   BlockSums(at::Tensor gradients, std::int64_t block_size);
 
   /// Makes `gradients` hold the replica's current block. Call it before a backward of the replica.

@@ -58,7 +58,8 @@ void Executor::begin(const std::vector<Instruction>& program) {
   trains_ = has_updates(program);
   result_ = {};
   // The parts of the executor read from the program what they need to know in advance.
-  ops_.begin(trains_);
+  device_ = worker_.device();
+  ops_.begin(trains_, device_);
   activations_.begin(program);
   for (const auto& [kind, op, peer, group, step] : program) {
     if (kind == InstructionKind::UpdateWeights && !versions_.contains(op.stage)) {
@@ -100,7 +101,12 @@ void Executor::repeat_part(std::span<const Instruction> part, const StepHooks& h
     // The whole part counts as its first instruction.
     silent.observation.on_instruction = {};
     silent.load = load;
+    // A graph contains no marks of time.
+    ops_.time_ops(false);
+    is_recording_ = true;
     run_part(recorded, silent);
+    is_recording_ = false;
+    ops_.time_ops(trains_);
   };
   recorded_.run(part, hooks.load, hooks.recording.record, run, ops_.losses());
 }
@@ -116,9 +122,10 @@ std::string Executor::current() const { return current_ ? to_text(*current_, wor
 void Executor::execute(const Instruction& instruction, const StepHooks& hooks) {
   const Op& op = instruction.op;
   const auto timed = [&](double& total, const auto& wait) {
-    const double start = monotonic_seconds();
+    if (!trains_ || is_recording_) return wait();
+    const TimeMark begin(device_);
     wait();
-    if (trains_) total += monotonic_seconds() - start;
+    waiting_.note(begin, device_, [&total](double seconds) { total += seconds; });
   };
   // A program of an asynchronous schedule may have many steps, of which `hooks.step` is the first. The tag has the step
   // of the message, so that both ends can detect that they are out of step.
@@ -130,7 +137,9 @@ void Executor::execute(const Instruction& instruction, const StepHooks& hooks) {
     case InstructionKind::WaitReceive: return timed(waits_.messages, [&] { messages_.wait_receive(op); });
     case InstructionKind::StartSend: return messages_.start_send(op, instruction.peer, tagged_step());
     case InstructionKind::WaitSend: return timed(waits_.messages, [&] { messages_.wait_send(op); });
-    case InstructionKind::StartAllReduce: return sums_.start(instruction.group, hooks.observation.tracer);
+    case InstructionKind::StartAllReduce:
+      // The host of a device cannot see when a sum ends.
+      return sums_.start(instruction.group, device_.is_cpu() ? hooks.observation.tracer : nullptr);
     case InstructionKind::WaitAllReduce: return timed(waits_.sums, [&] { sums_.wait(instruction.group); });
     case InstructionKind::ReduceScalars: return timed(waits_.ranks, [&] { reduce_scalars(instruction.step, hooks); });
     case InstructionKind::OptimizerStep:
@@ -148,6 +157,9 @@ void Executor::reduce_scalars(std::int64_t step, const StepHooks& hooks) {
   std::optional<double> recordings;
   if (hooks.recording.record) recordings = recorded_.needs_recording() ? 1.0 : 0.0;
   StepSums sums = reduction_.sum(step, trains_, ops_.losses(), recordings, hooks);
+  ops_.read_times();
+  waiting_.read();
+  if (hooks.observation.tracer != nullptr) hooks.observation.tracer->note_wait();
   // Votes and recordings travel in the same collective, because each collective costs a round trip.
   if (hooks.votes != nullptr) *hooks.votes = *sums.votes;
   std::ranges::copy(sums.shared, hooks.shared.begin());
@@ -216,6 +228,8 @@ void Executor::drop() {
   activations_.drop();
   sums_.drop();
   ops_.drop();
+  waiting_.drop();
+  is_recording_ = false;
   // A recording may contain sums and messages with ranks that are lost now.
   recorded_ = {};
 }

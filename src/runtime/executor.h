@@ -33,12 +33,13 @@
 #include "runtime/weight_versions.h"
 #include "runtime/worker_context.h"
 #include "schedule/program.h"
+#include "transport/stream.h"
 #include "transport/transport.h"
 
 namespace chimera {
 
-/// Executor of one worker. Borrows stages, transport and hooks. A long program may be run in pieces, one call of run()
-/// per piece: pending operations and weight versions remain for the next piece.
+/// Executor of one worker, for the worker's own thread. Borrows stages, transport and hooks. A long program may be run
+/// in pieces, one call of run() per piece: pending operations and weight versions remain for the next piece.
 class Executor {
  public:
   /// `message` has the sizes and type of the hidden states of a micro-batch: [samples, tokens, hidden size]. `tied` is
@@ -69,16 +70,20 @@ class Executor {
   /// step over new connections; collective. May overwrite the gradients.
   void connect_sums() const { sums_.connect(); }
 
-  /// Returns the current instruction; empty between programs.
+  /// Returns the current instruction as text, such as `1B3`; empty between programs. After an error of run(), this is
+  /// the instruction that failed.
   [[nodiscard]] std::string current() const;
   [[nodiscard]] const WorkerContext& worker() const { return worker_; }
-  /// Returns whether the last program had updates.
+  /// Returns whether the last program was a training program: its backwards always end in updates.
   [[nodiscard]] bool trains() const { return trains_; }
-  /// Return the times since the last forget_times() (tracer.h).
+  /// Return the times of training steps since the last forget_times() (tracer.h).
   [[nodiscard]] const OpTimes& op_times() const { return ops_.times(); }
   [[nodiscard]] const WaitTimes& wait_times() const { return waits_; }
+  /// Returns the times of messages since the last call, by sender.
+  [[nodiscard]] TransitTimes take_transit_times() { return messages_.take_transit_times(); }
   void forget_times() {
     ops_.times().forget();
+    waiting_.drop();
     waits_ = {};
   }
 
@@ -105,7 +110,10 @@ class Executor {
   bool trains_ = false;                                   // The current program has backwards
   std::optional<Instruction> current_;
   StepResult result_;
+  at::Device device_ = at::kCPU;
+  bool is_recording_ = false;  // A device graph of the step is being recorded
   WaitTimes waits_;
+  TimedWork waiting_;
 };
 
 }  // namespace chimera

@@ -12,11 +12,12 @@
 
 namespace chimera {
 
-/// Returns the numbers of all ranks, [rank], which may differ in their counts. Collective. Throws TransportError.
+/// Returns [rank]: the numbers of each rank, which may differ in their counts. `own` are the numbers of `rank`, the
+/// calling rank. Collective over all ranks. Throws TransportError.
 [[nodiscard]] std::vector<std::vector<double>> gather(const std::vector<double>& own, RankId rank,
                                                       std::int64_t num_ranks, Transport& transport);
 
-/// Returns the texts of all ranks, [rank]. Collective. Throws TransportError.
+/// Returns [rank]: the text of each rank. Collective over all ranks. Throws TransportError.
 [[nodiscard]] std::vector<std::string> gather_texts(const std::string& own, RankId rank, std::int64_t num_ranks,
                                                     Transport& transport);
 

@@ -7,6 +7,8 @@
 #include <cmath>
 #include <numeric>
 
+#include "core/mapped.h"
+
 namespace chimera {
 namespace {
 
@@ -33,9 +35,7 @@ double sum_in_lanes(const Number* elements, std::int64_t count) {
 }
 
 std::vector<at::Tensor> gradients_of(const std::vector<Parameter>& parameters) {
-  std::vector<at::Tensor> gradients;
-  for (const Parameter& parameter : parameters) gradients.push_back(parameter.value.grad());
-  return gradients;
+  return mapped<at::Tensor>(parameters, [](const Parameter& parameter) { return parameter.value.grad(); });
 }
 
 /// Adds in order on the CPU, where ATen's order depends on the number of elements.
@@ -59,9 +59,7 @@ double sum_of_squares(const at::Tensor& tensor) {
 
 at::Tensor sums_of_squares(const std::vector<at::Tensor>& tensors) {
   if (!tensors.front().is_cpu()) return at::stack(at::_foreach_norm(tensors, 2, at::kDouble)).square_();
-  std::vector<double> squares;
-  for (const at::Tensor& tensor : tensors) squares.push_back(sum_of_squares(tensor));
-  return at::tensor(squares, at::kDouble);
+  return at::tensor(mapped<double>(tensors, sum_of_squares), at::kDouble);
 }
 
 at::Tensor on_device(std::span<const double> numbers, at::Device device) {
@@ -78,14 +76,20 @@ void GradientNorms::take(std::int64_t step, bool has_gradients, at::Tensor value
   if (const auto updates = updates_.extract(step)) {
     values.add_(updates.mapped());
   } else if (has_gradients) {
-    for (const auto& [id, group] : groups_) add(id, share_of(id), values);
+    for (const auto& [id, group] : groups_) {
+      // The members of a group divide its parameters, so no gradient is counted twice. All groups have equal gradients
+      // after the sum, so the ranks of all groups share the work.
+      const std::vector<RankId> ranks = shape_.ranks.ranks_of({shape_.groups[id.index()]}).front();
+      const auto member = std::ranges::find(ranks, shape_.rank(worker_)) - ranks.begin();
+      add(id, ranks.size(), static_cast<std::size_t>(member), values);
+    }
   }
 }
 
 double GradientNorms::note_update(ParameterGroupId id, std::int64_t step) {
   const at::Tensor own = at::zeros({static_cast<std::int64_t>(count())}, at::kDouble);
   // The norm of the whole group, which the update needs now. One of its holders adds it to the numbers of the step.
-  add(id, {}, own);
+  add(id, 1, 0, own);
   const at::Tensor square = total_of(own);
   if (shape_.sum_over_parts) shape_.sum_over_parts(square);
   if (reports_on(id)) {
@@ -115,16 +119,8 @@ bool GradientNorms::reports_on(ParameterGroupId id) const {
   return shape_.group == GroupId(0) && shape_.groups[id.index()].front() == worker_;
 }
 
-GradientNorms::SquaresShare GradientNorms::share_of(ParameterGroupId id) const {
-  // The members of a group divide its parameters, so no gradient is counted twice. All groups have equal gradients
-  // after the sum, so the ranks of all groups share the work.
-  const std::vector<RankId> ranks = shape_.ranks.ranks_of({shape_.groups[id.index()]}).front();
-  const auto place = std::ranges::find(ranks, shape_.rank(worker_)) - ranks.begin();
-  return {static_cast<std::size_t>(place), ranks.size()};
-}
-
-void GradientNorms::add(ParameterGroupId id, const SquaresShare& share, at::Tensor values) {
-  std::vector<Parameter> parameters = owned_parameters(*groups_.at(id), share.members, share.member);
+void GradientNorms::add(ParameterGroupId id, std::size_t members, std::size_t member, at::Tensor values) {
+  std::vector<Parameter> parameters = owned_parameters(*groups_.at(id), members, member);
   if (!shape_.counts_whole) std::erase_if(parameters, [](const Parameter& p) { return p.whole_elements == 0; });
   if (parameters.empty()) return;
   const at::Tensor squares = sums_of_squares(gradients_of(parameters));
@@ -132,7 +128,7 @@ void GradientNorms::add(ParameterGroupId id, const SquaresShare& share, at::Tens
     values.select(0, id.value()).add_(total_of(squares));
     return;
   }
-  at::Tensor& numbers = numbers_[{id, share.members}];
+  at::Tensor& numbers = numbers_[{id, members}];
   if (!numbers.defined()) {  // Once a run
     numbers = at::empty({squares.size(0)}, at::kLong);
     for (std::size_t i = 0; i < parameters.size(); ++i) {

@@ -45,8 +45,9 @@ class GradientNorms {
   [[nodiscard]] std::size_t count() const {
     return shape_.parameters.empty() ? shape_.groups.size() : shape_.parameters.size();
   }
-  /// Adds this rank's numbers for a step to `values` [count()] (zeros, float64, on the gradients' device) without
-  /// waiting, and forgets the updates of the step. If there were no updates, uses the current gradients if any.
+  /// Adds this rank's numbers for a step to `values` [count()] (zeros, float64, on the gradients' device), without
+  /// waiting for the device. These are the numbers that note_update() has collected for the step, which are then
+  /// dropped. Without any, they are the squared norms of the current gradients, or 0 if `has_gradients` is false.
   void take(std::int64_t step, bool has_gradients, at::Tensor values);
   /// Called before an update of one stage in an asynchronous schedule: adds the squared norms of the group's current
   /// gradients to the numbers of the step. Returns the norm of these gradients. Only on the CPU.
@@ -58,21 +59,15 @@ class GradientNorms {
   [[nodiscard]] bool reports_on(std::size_t square) const;
 
  private:
-  /// Which parameters of a group this rank counts: those of member number `member`, if `members` ranks divide them by
-  /// owners_of().
-  struct SquaresShare {
-    std::size_t member = 0;
-    std::size_t members = 1;
-  };
   [[nodiscard]] bool reports_on(ParameterGroupId id) const;
-  [[nodiscard]] SquaresShare share_of(ParameterGroupId id) const;
-  void add(ParameterGroupId id, const SquaresShare& share, at::Tensor values);
+  /// Counts the parameters that owners_of() gives to rank number `member` when it divides the group over `members`.
+  void add(ParameterGroupId id, std::size_t members, std::size_t member, at::Tensor values);
 
   const ProgramShape& shape_;
   WorkerId worker_;
   const Groups& groups_;
   std::unordered_map<std::int64_t, at::Tensor> updates_;  // by step: sums of squares so far
-  // [parameter group, SquaresShare::members]: numbers of the parameters that this rank counts, on their device
+  // [parameter group, members]: numbers of the parameters that this rank counts, on their device
   std::map<std::pair<ParameterGroupId, std::size_t>, at::Tensor> numbers_;
 };
 

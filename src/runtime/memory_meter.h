@@ -18,7 +18,7 @@ namespace chimera {
 
 /// Counts live bytes of CPU tensors by the rank that allocated them, whichever thread frees them. Counts only tensors
 /// created during a Recording, and no kernel scratch memory outside LibTorch's allocator. Host copies of offloaded
-/// activations do not count.
+/// activations do not count. Thread-safe.
 class MemoryMeter {
  public:
   explicit MemoryMeter(std::size_t ranks) : ledger_(std::make_shared<Ledger>(ranks)) {}

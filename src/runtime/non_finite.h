@@ -27,12 +27,16 @@ class SpreadOrder {
   SpreadOrder(std::int64_t groups, std::int64_t micro_batches, std::int64_t stages)
       : groups_(groups), micro_batches_(micro_batches), stages_(stages) {}
 
+  /// An op, and the data-parallel group that runs it.
   struct Place {
     GroupId group;
     Op op;  ///< Forward or Backward; the replica is unknown
   };
   [[nodiscard]] std::size_t size() const { return static_cast<std::size_t>(2 * groups_ * micro_batches_ * stages_); }
+  /// Returns the number of an op, 0 .. size() - 1. All kinds other than Forward count as Backward. The micro-batch of
+  /// `op` is numbered within the step.
   [[nodiscard]] std::size_t index(GroupId group, const Op& op) const;
+  /// Returns the op with this number.
   [[nodiscard]] Place place(std::size_t index) const;
 
  private:

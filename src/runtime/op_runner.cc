@@ -35,8 +35,23 @@ OpRunner::OpRunner(const WorkerContext& worker, Messages& messages, Activations&
       times_(worker.shape.stages(), worker.num_slices()),
       recorded_(worker) {}
 
+OpRunner::Timing OpRunner::start_timing() const {
+  Timing timing{Stopwatch(worker_.shape.counts_cpu_time)};
+  if (times_ops_ && !device_.is_cpu()) timing.begin.emplace(device_);
+  return timing;
+}
+
+void OpRunner::end_timing(const Timing& timing, StageId stage, std::size_t kind) {
+  stretch_op(timing.watch.elapsed().wall_seconds);
+  if (timing.begin) {
+    work_.note(*timing.begin, device_, [this, stage, kind](double seconds) { times_.add(stage, kind, {seconds, 0}); });
+  } else if (times_ops_) {
+    times_.add(stage, kind, timing.watch.elapsed());
+  }
+}
+
 void OpRunner::compute(const Op& op, const LoadMicroBatch& load) {
-  const Stopwatch stopwatch(worker_.shape.counts_cpu_time);
+  const Timing timing = start_timing();
   const bool adds_to_block = gives_weight_gradient(op.kind);
   // Canonical sums need to know whose gradients are added. I adds none (input_gradient() hides them).
   if (adds_to_block) sums_.open_block(op);
@@ -52,9 +67,7 @@ void OpRunner::compute(const Op& op, const LoadMicroBatch& load) {
     case OpKind::BackwardWeight: weight_gradient(op); break;
   }
   if (adds_to_block) sums_.close_block(op);
-  stretch_op(stopwatch.elapsed().wall_seconds);
-  // Validation must not change the mean times, which are of training steps.
-  if (trains_) times_.add(op, stopwatch.elapsed());
+  end_timing(timing, op.stage, static_cast<std::size_t>(op.kind));
 }
 
 void OpRunner::compute_pair(const Op& first, const Op& second, const LoadMicroBatch& load,
@@ -145,7 +158,7 @@ void OpRunner::end_forward(Forward forward) {
 }
 
 void OpRunner::recompute(const Op& backward, const LoadMicroBatch& load) {
-  const Stopwatch stopwatch(worker_.shape.counts_cpu_time);
+  const Timing timing = start_timing();
   const Op op = forward_of(backward);
   Forward again{.op = op, .batch = load_slice(op, load)};
   // The activation that replaces the first one has a graph, as if the first forward had kept it. The output is not sent
@@ -153,8 +166,7 @@ void OpRunner::recompute(const Op& backward, const LoadMicroBatch& load) {
   again.activation.input = activations_.take(op).input;
   run(again);
   activations_.put(op, std::move(again.activation));
-  stretch_op(stopwatch.elapsed().wall_seconds);
-  times_.add_recomputation(op.stage, stopwatch.elapsed());
+  end_timing(timing, op.stage, OpTimes::kRecomputation);
 }
 
 /// Returns the gradient of the input; undefined on the first stage.
@@ -231,6 +243,7 @@ void OpRunner::drop() {
   weight_gradients_.clear();
   key_value_caches_.clear();
   non_finite_.clear();
+  work_.drop();
   recorded_.drop();
 }
 

@@ -29,33 +29,43 @@
 #include "runtime/step_hooks.h"
 #include "runtime/tracer.h"
 #include "runtime/worker_context.h"
+#include "transport/stream.h"
 
 namespace chimera {
 
-/// Runs the ops for the executor. Borrows its arguments. Throws the errors of stages and of `load`.
+/// Runs the ops for the executor, on the worker's own thread. Borrows its arguments. Throws the errors of stages and of
+/// `load`.
 class OpRunner {
  public:
   OpRunner(const WorkerContext& worker, Messages& messages, Activations& activations, GradientSums& sums);
 
   /// Called at the start of a program. If it has no backwards (`trains` is false), forwards keep no autograd graph, and
   /// their times are not recorded.
-  void begin(bool trains) { trains_ = trains; }
+  void begin(bool trains, at::Device device) {
+    device_ = device;
+    trains_ = times_ops_ = trains;
+  }
+  /// Stops the measurement of times, as while ops are recorded as a graph, or starts it again.
+  void time_ops(bool on) { times_ops_ = on; }
+  /// Adds the times of ops on a device to times(). Call it when the host has waited for the device.
+  void read_times() { work_.read(); }
 
-  /// Computes an op. Calls `load` for the micro-batch of a forward.
+  /// Computes an op, and adds its time to times(). Calls `load` for the micro-batch of a forward.
   void compute(const Op& op, const LoadMicroBatch& load);
-  /// Computes both ops of a pair; `second` is the backward. Calls `on_forward` when the backward is done, before it
-  /// waits for the forward.
+  /// Computes both ops of a pair at the same time; `second` is the backward. Calls `on_forward` after the backward,
+  /// before it waits for the forward: errors from then on belong to the forward.
   void compute_pair(const Op& forward, const Op& second, const LoadMicroBatch& load,
                     const std::function<void()>& on_forward);
-  /// Runs the forward of `backward` again, from its input.
+  /// Runs the forward of `backward` again from its input, and keeps the new activation. Its time counts as a
+  /// recomputation.
   void recompute(const Op& backward, const LoadMicroBatch& load);
 
   /// Drops all results of an abandoned step.
   void drop();
 
-  /// Returns the losses so far; the caller removes those of finished steps.
+  /// Returns the losses so far; the caller removes the losses of finished steps.
   [[nodiscard]] StepLosses& losses() { return losses_; }
-  /// Returns the ops whose results had infinite or NaN elements. The caller removes those of finished steps.
+  /// Returns the ops whose results had infinite or NaN elements. The caller removes the ops of finished steps.
   [[nodiscard]] std::vector<Op>& non_finite() { return non_finite_; }
   /// Returns the device graphs of the ops (--op-graphs), which compute() launches once they are recorded.
   [[nodiscard]] RecordedOps& recorded() { return recorded_; }
@@ -71,6 +81,13 @@ class OpRunner {
     bool gets_nan = false;  // An injected fault
   };
 
+  struct Timing {  // Of an op
+    Stopwatch watch;
+    std::optional<TimeMark> begin = std::nullopt;  // Only on a device
+  };
+
+  [[nodiscard]] Timing start_timing() const;
+  void end_timing(const Timing& timing, StageId stage, std::size_t kind);
   Forward begin_forward(const Op& op, const LoadMicroBatch& load);
   void run(Forward& forward) const;
   [[nodiscard]] bool repeat(Forward& forward);
@@ -87,7 +104,10 @@ class OpRunner {
   Messages& messages_;
   Activations& activations_;
   GradientSums& sums_;
+  at::Device device_ = at::kCPU;
   bool trains_ = false;
+  bool times_ops_ = false;  // Not in validation: mean times are those of training steps
+  TimedWork work_;
   StepLosses losses_;
   std::vector<Op> non_finite_;
   OpTimes times_;

@@ -36,7 +36,7 @@ void RecordedSteps::run(std::span<const Instruction> part, const LoadMicroBatch&
   Batches batches = next_ ? *std::exchange(next_, std::nullopt) : load_all(part, load);
   if (work_) {
     if (!has_sizes_of(batches)) throw std::logic_error("micro-batches of other sizes without a new recording");
-    copy_inputs(batches);
+    for (auto& [place, batch] : batches) copy_tensors(batches_.at(place), batch);
   } else {
     // The graph reads the tensors of these micro-batches and writes these losses in every later step, so both are kept.
     losses_.clear();
@@ -69,10 +69,6 @@ bool RecordedSteps::has_sizes_of(Batches& batches) {
   return std::ranges::equal(batches_, batches, [](auto& recorded, auto& own) {
     return recorded.first == own.first && have_equal_sizes(recorded.second, own.second);
   });
-}
-
-void RecordedSteps::copy_inputs(Batches& batches) {
-  for (auto& [place, batch] : batches) copy_tensors(batches_.at(place), batch);
 }
 
 }  // namespace chimera

@@ -21,7 +21,8 @@ namespace chimera {
 
 /// Returns whether both micro-batches have the same tensors with the same sizes.
 [[nodiscard]] bool have_equal_sizes(MicroBatch& left, MicroBatch& right);
-/// Copies the tensors of a micro-batch to one of equal sizes: a graph has the addresses of its inputs.
+/// Copies the tensors of `from` into the memory of `to`, a micro-batch of equal sizes: a graph reads its inputs at
+/// fixed addresses.
 void copy_tensors(MicroBatch& to, MicroBatch& from);
 
 /// Records the part of a program before the step's sums, and repeats it. The first steps run normally, so that lazy
@@ -50,9 +51,9 @@ class RecordedSteps {
            StepLosses& losses);
   /// Loads the micro-batches of the next run().
   void load_next(std::span<const Instruction> part, const LoadMicroBatch& load);
-  /// Returns whether the sizes of these micro-batches differ from the recorded ones.
+  /// Returns whether the sizes of these micro-batches differ from the recorded ones; false without load_next().
   [[nodiscard]] bool needs_recording() { return next_ && !has_sizes_of(*next_); }
-  /// Makes the next run() record, on all ranks if any rank needs it.
+  /// Drops the recording, so that the next run() makes a new one. All ranks call it if any rank needs_recording().
   void record_again() { work_.reset(); }
 
  private:
@@ -60,7 +61,6 @@ class RecordedSteps {
   using Batches = std::map<Place, MicroBatch>;
   static Batches load_all(std::span<const Instruction> part, const LoadMicroBatch& load);
   [[nodiscard]] bool has_sizes_of(Batches& batches);
-  void copy_inputs(Batches& batches);
 
   int steps_before_ = kStepsBefore;
   Batches batches_;              // inputs of the recorded forwards

@@ -8,10 +8,12 @@
 #include <utility>
 
 #include "core/error.h"
+#include "core/mapped.h"
+#include "model/layers.h"
 #include "runtime/memory_meter.h"
 
 // While a forward runs in a Scope, autograd asks the hooking engine for hooks, and each tensor that it saves goes
-// through add(): the graph then holds a Pointer instead of the tensor. Whoever empties the SavedTensor behind the
+// through add(): the graph then holds a Pointer instead of the tensor. Whoever empties the tensor behind the
 // pointer frees the memory, as long as nothing else refers to it. offload() does this after it has started a copy,
 // load() fills it again, and the graph reads it in backward.
 
@@ -23,7 +25,7 @@ thread_local SavedTensors* current_tensors = nullptr;
 struct Hooks final : torch::autograd::SavedVariableHooks {
   explicit Hooks(SavedTensors& tensors) : to(tensors) {}
   void call_pack_hook(const at::Tensor& tensor) override { saved = to.add(tensor); }
-  at::Tensor call_unpack_hook() override { return saved->value; }
+  at::Tensor call_unpack_hook() override { return *saved; }
 
   SavedTensors& to;
   SavedTensors::Pointer saved;
@@ -31,20 +33,14 @@ struct Hooks final : torch::autograd::SavedVariableHooks {
 
 /// LibTorch asks its engine for the hooks of saved tensors.
 struct HookingEngine final : torch::autograd::Engine {
-  HookingEngine() = default;
   ~HookingEngine() override { stop(); }
-  HookingEngine(const HookingEngine&) = delete;
-  HookingEngine& operator=(const HookingEngine&) = delete;
+  HookingEngine& operator=(HookingEngine&&) = delete;
 
   std::unique_ptr<torch::autograd::SavedVariableHooks> get_default_saved_variable_hooks() override {
-    return current_tensors == nullptr ? nullptr : std::make_unique<Hooks>(*current_tensors);
+    const bool collects = current_tensors != nullptr && !StayOnDevice::is_active();
+    return collects ? std::make_unique<Hooks>(*current_tensors) : nullptr;
   }
 };
-
-torch::autograd::Engine& hooking_engine() {
-  static HookingEngine engine;
-  return engine;
-}
 
 bool set_hooking_engine() {
   // The engine can be replaced once per process, and Python's has replaced it already if the package is loaded.
@@ -52,7 +48,10 @@ bool set_hooking_engine() {
   if (&Engine::get_default_engine() != &Engine::get_base_engine()) {
     throw Error("activations cannot be offloaded: Python's autograd engine is in use");
   }
-  torch::autograd::set_default_engine_stub(hooking_engine);
+  torch::autograd::set_default_engine_stub([]() -> Engine& {
+    static HookingEngine engine;
+    return engine;
+  });
   return true;
 }
 
@@ -66,7 +65,7 @@ std::vector<std::vector<SavedTensors::Pointer>> by_storage(std::vector<SavedTens
   std::vector<std::vector<SavedTensors::Pointer>> groups;
   std::unordered_map<const c10::StorageImpl*, std::size_t> group_of;
   for (SavedTensors::Pointer& tensor : tensors) {
-    const auto [found, is_new] = group_of.emplace(tensor->value.storage().unsafeGetStorageImpl(), groups.size());
+    const auto [found, is_new] = group_of.emplace(tensor->storage().unsafeGetStorageImpl(), groups.size());
     if (is_new) groups.emplace_back();
     groups[found->second].push_back(std::move(tensor));
   }
@@ -76,8 +75,7 @@ std::vector<std::vector<SavedTensors::Pointer>> by_storage(std::vector<SavedTens
 }  // namespace
 
 std::vector<at::Tensor> HostCopies::to_host(const std::vector<at::Tensor>& tensors, StreamMark& end) {
-  std::vector<at::Tensor> copies;
-  for (const at::Tensor& tensor : tensors) copies.push_back(take(tensor.numel()));
+  auto copies = mapped<at::Tensor>(tensors, [this](const at::Tensor& tensor) { return take(tensor.numel()); });
   // The current stream waits for the previous copy. Only then is the memory of its tensors free for the ops that
   // follow.
   last_.await();
@@ -87,10 +85,9 @@ std::vector<at::Tensor> HostCopies::to_host(const std::vector<at::Tensor>& tenso
 }
 
 std::vector<at::Tensor> HostCopies::to_device(std::vector<at::Tensor> tensors, StreamMark& end) {
-  std::vector<at::Tensor> results;
-  for (const at::Tensor& tensor : tensors) {
-    results.push_back(at::empty({tensor.numel()}, at::device(device_).dtype(at::kByte)));
-  }
+  auto results = mapped<at::Tensor>(tensors, [this](const at::Tensor& tensor) {
+    return at::empty({tensor.numel()}, at::device(device_).dtype(at::kByte));
+  });
   end = copy(tensors, results, results);
   // Reused by the next to_host(), which runs on the same stream, behind this copy.
   for (at::Tensor& tensor : tensors) free_[tensor.numel()].push_back(std::move(tensor));
@@ -120,19 +117,16 @@ at::Tensor HostCopies::take(std::int64_t bytes) {
   return memory;
 }
 
-SavedTensors::Scope::Scope(SavedTensors* saved) : before_(current_tensors) {
+SavedTensors::Scope::Scope(SavedTensors* saved) : ScopedValue(current_tensors, saved) {
   if (saved != nullptr) {
     [[maybe_unused]] static const bool is_set = set_hooking_engine();
   }
-  current_tensors = saved;
 }
 
-SavedTensors::Scope::~Scope() { current_tensors = before_; }
-
 SavedTensors::Pointer SavedTensors::add(const at::Tensor& tensor) {
-  auto saved = std::make_shared<SavedTensor>();
   const bool stays = tensor.is_leaf() && tensor.requires_grad();
-  saved->value = stays ? tensor : tensor.detach();  // without the graph, which refers to the hooks
+  auto saved =
+      std::make_shared<at::Tensor>(stays ? tensor : tensor.detach());  // without the graph, which refers to the hooks
   // Leaves that need gradients are parameters, their copies and the stage's input, which others hold too.
   if (!stays && tensor.layout() == at::kStrided) tensors_.push_back(saved);
   return saved;
@@ -144,13 +138,13 @@ void SavedTensors::offload(HostCopies& copies) {
   // Views of one storage move together, because the memory is free only when all of them have gone. A storage that
   // anything else refers to would stay on the device anyway.
   for (const std::vector<Pointer>& sharers : by_storage(std::exchange(tensors_, {}))) {
-    const c10::Storage& storage = sharers.front()->value.storage();
+    const c10::Storage& storage = sharers.front()->storage();
     // Every sharer holds one reference; one more means another owner, such as a message that is being sent.
     if (storage.nbytes() == 0 || storage.use_count() > sharers.size()) continue;
-    on_device.push_back(flat_bytes(sharers.front()->value));
+    on_device.push_back(flat_bytes(*sharers.front()));
     std::vector<View>& views = views_.emplace_back();
     for (const Pointer& tensor : sharers) {
-      const at::Tensor value = std::exchange(tensor->value, {});
+      const at::Tensor value = std::exchange(*tensor, {});
       views.push_back(
           {tensor, value.scalar_type(), value.sizes().vec(), value.strides().vec(), value.storage_offset()});
     }
@@ -164,8 +158,8 @@ void SavedTensors::load(HostCopies& copies) {
   const std::vector<at::Tensor> loaded = copies.to_device(std::exchange(in_host_, {}), loaded_);
   for (std::size_t i = 0; i < loaded.size(); ++i) {
     for (const View& view : views_[i]) {
-      view.tensor->value = at::empty({0}, loaded[i].options().dtype(view.type))
-                               .set_(loaded[i].storage(), view.offset, view.sizes, view.strides);
+      *view.tensor = at::empty({0}, loaded[i].options().dtype(view.type))
+                         .set_(loaded[i].storage(), view.offset, view.sizes, view.strides);
     }
   }
   views_.clear();

@@ -12,11 +12,13 @@
 #include <memory>
 #include <vector>
 
+#include "core/scoped_value.h"
 #include "transport/stream.h"
 
 namespace chimera {
 
-/// Copies between a device and host memory on a stream of their own; on the CPU, at once to other CPU memory.
+/// Makes copies between a device and host memory on a stream of their own; on the CPU, at once to other CPU memory. For
+/// one thread at a time.
 class HostCopies {
  public:
   explicit HostCopies(at::Device device) : device_(device), stream_(device) {}
@@ -40,35 +42,24 @@ class HostCopies {
   std::map<std::int64_t, std::vector<at::Tensor>> free_;
 };
 
-/// Tensor that a graph has saved for backward; undefined while it is in host memory.
-struct SavedTensor {
-  at::Tensor value;
-};
-
 /// Tensors that a forward's graph saves for backward. The graph reads them through saved-tensor hooks, so they can
 /// move.
 class SavedTensors {
  public:
-  using Pointer = std::shared_ptr<SavedTensor>;
+  /// A tensor that a graph has saved for backward; undefined while it is in host memory.
+  using Pointer = std::shared_ptr<at::Tensor>;
 
   /// Scope in which `saved` collects the tensors that autograd saves on this thread; null: no effect. Throws Error if
   /// Python's autograd engine is in use.
-  class Scope {
-   public:
+  struct Scope : ScopedValue<SavedTensors*> {
     explicit Scope(SavedTensors* saved);
-    ~Scope();
-    Scope(const Scope&) = delete;
-    Scope& operator=(const Scope&) = delete;
-
-   private:
-    SavedTensors* before_;
   };
 
   /// Adds a tensor; the graph keeps the result in its place.
   Pointer add(const at::Tensor& tensor);
   /// Starts to move to host memory all tensors that nothing else refers to. Leaves that need gradients stay.
   void offload(HostCopies& copies);
-  /// Starts to move them back. Makes the current stream wait for the end of offload().
+  /// Starts to move these tensors back. Makes the current stream wait for the end of offload().
   void load(HostCopies& copies);
   /// Makes the current stream wait for load().
   void await() const { loaded_.await(); }

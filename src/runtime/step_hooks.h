@@ -23,10 +23,11 @@
 namespace chimera {
 
 /// Loads the tensors of a micro-batch that `stage` reads: tokens (first stage), targets (last stage), masks if used.
+/// In a program of several steps, micro-batch numbers continue from step to step.
 using LoadMicroBatch = std::function<MicroBatch(StageId stage, MicroBatchId micro_batch)>;
 
-/// Losses (scalar tensors) of the micro-batches whose last stage runs here. They are scaled so that all losses of a
-/// step add up to its mean loss (Stage::forward()).
+/// Losses (scalar tensors) of the micro-batches whose last stage runs here. They are scaled (Stage::forward()) so that
+/// all losses of a step add up to its mean loss, times the number of updates of a stage in the step.
 using StepLosses = std::unordered_map<MicroBatchId, at::Tensor>;
 
 /// How weights change. Programs of asynchronous schedules update each stage separately; they support neither
@@ -49,7 +50,7 @@ struct ObservationHooks {
   std::function<void(const Instruction& instruction)> on_instruction = {};
   /// Called on a GPU, if set, when all work before the optimizer step is enqueued, before the host waits for the GPU.
   std::function<void()> before_wait = {};
-  /// Returns the peak memory of this worker, for StepResult::peak_memory_bytes.
+  /// Returns the peak memory of this worker in bytes, for StepResult::peak_memory_bytes.
   std::function<double()> peak_memory = [] { return 0.0; };
   /// Returns the bytes in use on this worker's device, by all processes. Empty on the CPU.
   std::function<double()> used_memory = {};
@@ -86,7 +87,7 @@ struct SaveVotes {
 
 /// Everything that the executor gets from the training loop for a step.
 struct StepHooks {
-  /// Step number, from 1; both ends of a message must agree.
+  /// Number of the step, from 1; in a program of several steps, of the first one. Both ends of a message must agree.
   std::int64_t step = 0;
   LoadMicroBatch load;
   UpdateHooks update = {};

@@ -37,9 +37,9 @@ struct StepSums {
   [[nodiscard]] std::vector<double> pack() const;
   /// Reads numbers in the order of pack(); the sizes of the fields stay.
   void unpack(std::span<const double> numbers);
-  /// Returns the squares in a packed tensor.
+  /// Returns a view of the squares in a packed tensor.
   [[nodiscard]] at::Tensor squares_in(const at::Tensor& packed) const;
-  /// Returns number `loss` of the losses in a packed tensor, as one element.
+  /// Returns element `loss` of StepSums::losses in a packed tensor, as a view of one element.
   [[nodiscard]] at::Tensor loss_in(const at::Tensor& packed, std::size_t loss) const;
   /// Returns whether all numbers are finite.
   [[nodiscard]] bool are_finite() const;
@@ -61,8 +61,8 @@ class StepReduction {
   /// Calls GradientNorms::note_update().
   double note_update(ParameterGroupId group, std::int64_t step) { return norms_.note_update(group, step); }
 
-  /// Returns the sums of `step`; collective over all workers. Removes the losses of this step from `losses`. `trains`:
-  /// whether there are gradients. `recordings` is StepSums::recordings of this worker.
+  /// Returns the sums of `step`; collective over all workers of all data-parallel groups. Removes the losses of this
+  /// step from `losses`. `trains`: whether there are gradients. `recordings` is StepSums::recordings of this worker.
   [[nodiscard]] StepSums sum(std::int64_t step, bool trains, StepLosses& losses, std::optional<double> recordings,
                              const StepHooks& hooks);
 

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "core/fault_point.h"
+#include "core/scoped_value.h"
 #include "transport/forwarding_transport.h"
 
 namespace chimera {
@@ -29,25 +30,13 @@ class WithoutMessages final : public ForwardingTransport {
   at::Device device_;
 };
 
-/// Disables the fault points of this thread during its lifetime.
-class WithoutFaults {
- public:
-  WithoutFaults() { set_fault_rank(-1); }
-  ~WithoutFaults() { set_fault_rank(rank_); }
-  WithoutFaults(const WithoutFaults&) = delete;
-  WithoutFaults& operator=(const WithoutFaults&) = delete;
-
- private:
-  int rank_ = fault_rank();
-};
-
 }  // namespace
 
 /// A second executor leaves nothing behind in the first. No rank waits for a message. A rank may wait for its device
 /// while one of its gradient sums is in flight, but all ranks start their sums in one order, so some rank always
 /// continues.
 void warm_up(Executor& executor, const std::vector<Instruction>& program, StepHooks hooks) {
-  const WithoutFaults no_faults;
+  const ScopedValue no_faults(fault_rank(), -1);  // a rank that no fault names
   const WorkerContext& worker = executor.worker();
   WithoutMessages transport(worker.transport, worker.device());
   Executor other(worker.worker, worker.stages, transport, worker.message, worker.shape, worker.tied);

@@ -21,14 +21,15 @@ namespace chimera {
 /// forward.
 ///
 /// update() hides its writes from autograd, which would reject backwards of earlier forwards. This is safe, because
-/// check() (check/check_program.h) proves that every op finds the version that it needs.
+/// check() (check/check_program.h) proves that every op finds the version that it needs. A version that is not kept is
+/// an InternalError.
 class WeightVersions {
  public:
   /// The current values are version `newest`. Borrows the stage.
   WeightVersions(Stage& stage, std::int32_t newest);
 
   [[nodiscard]] std::int32_t newest() const { return newest_; }
-  /// Makes a kept version the values of the parameters.
+  /// Makes the parameters have the values of a kept version.
   void use(std::int32_t version);
   /// Drops a version that is no longer used. The newest keeps its values until it is replaced.
   void drop(std::int32_t version);

@@ -64,8 +64,7 @@ struct WorkerContext {
   /// transport.
   WorkerContext(WorkerId own_worker, std::map<StageId, Stage*> own_stages, Transport& connections,
                 TensorSpec whole_message, ProgramShape program_shape, ParameterGroup* own_tied);
-  WorkerContext(const WorkerContext&) = delete;
-  WorkerContext& operator=(const WorkerContext&) = delete;
+  WorkerContext& operator=(WorkerContext&&) = delete;
 
   WorkerId worker;
   std::map<StageId, Stage*> stages;
@@ -80,7 +79,7 @@ struct WorkerContext {
   [[nodiscard]] bool is_first(const Op& op) const { return op.stage == StageId(0); }
   [[nodiscard]] bool is_last(const Op& op) const { return op.stage.value() + 1 == shape.stages(); }
   [[nodiscard]] std::int64_t num_slices() const { return slices.empty() ? 1 : std::ssize(slices); }
-  /// Returns the step of a micro-batch within the program.
+  /// Returns the step of a micro-batch, from 0 within the program.
   [[nodiscard]] std::int64_t step_of(MicroBatchId id) const { return id.value() / shape.micro_batches; }
   /// Returns the spec of the tensor that an op sends: a forward's output, or a backward's input gradient.
   [[nodiscard]] const TensorSpec& message_of(const Op& maker) const;

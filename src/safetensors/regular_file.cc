@@ -7,7 +7,6 @@
 #include <cerrno>
 #include <utility>
 
-#include "core/error.h"
 #include "core/reject.h"
 
 namespace chimera {

@@ -3,11 +3,8 @@
 // Reads parts of a file by their byte offset, for large files such as weights. SafetensorsFile (safetensors_layout.h)
 // uses it.
 
-#include <cstddef>
-#include <cstdint>
 #include <functional>
 #include <span>
-#include <string>
 
 #include "core/file_descriptor.h"
 

@@ -1,7 +1,5 @@
 #include "safetensors/safetensors_layout.h"
 
-#include <nlohmann/json.hpp>
-
 #include "core/json.h"
 #include "core/reject.h"
 

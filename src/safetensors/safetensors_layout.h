@@ -4,14 +4,6 @@
 // elements of all tensors. SafetensorsFile reads a file. lay_out() plans a new file before it is written: with the
 // positions of all tensors, several ranks can write their tensors at the same time.
 
-#include <cstddef>
-#include <cstdint>
-#include <map>
-#include <span>
-#include <string>
-#include <utility>
-#include <vector>
-
 #include "core/invariant.h"
 #include "safetensors/regular_file.h"
 #include "safetensors/tensor_table.h"
@@ -31,8 +23,8 @@ class SafetensorsFile {
   [[nodiscard]] const std::string& path() const { return file_.path(); }
   [[nodiscard]] const TensorTable& tensors() const { return tensors_; }
 
-  /// Fills `into` with the tensor's bytes from byte `first` on; the tensor must have so many bytes. Throws ConfigError
-  /// if the file was truncated or cannot be read.
+  /// Fills `into` with the tensor's bytes from its byte `first` on; the tensor must have so many bytes, else this is an
+  /// InternalError. Throws ConfigError if the file was truncated or cannot be read.
   void read(const TensorEntry& tensor, std::uint64_t first, std::span<std::byte> into) const {
     require_invariant(first <= tensor.bytes && into.size() <= tensor.bytes - first, "a read is longer than its tensor");
     file_.read(tensor.begin + first, into);
@@ -56,7 +48,7 @@ struct SafetensorsLayout {
 [[nodiscard]] SafetensorsLayout lay_out(std::vector<TensorEntry> tensors,
                                         const std::map<std::string, std::string>& metadata = {});
 
-/// Returns the size of a tensor in bytes.
+/// Returns the size of a tensor in bytes. Its elements must make whole bytes.
 [[nodiscard]] std::uint64_t bytes_of(ElementType type, const std::vector<std::int64_t>& shape);
 
 }  // namespace chimera

@@ -1,19 +1,16 @@
 #include "safetensors/tensor_table.h"
 
-#include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <algorithm>
 #include <array>
 #include <charconv>
 #include <limits>
-#include <nlohmann/json.hpp>
 #include <span>
-#include <string_view>
 
 #include "core/content.h"
-#include "core/error.h"
 #include "core/json.h"
 #include "core/json_value.h"
+#include "core/mapped.h"
 #include "core/printable.h"
 #include "core/reject.h"
 
@@ -188,10 +185,6 @@ std::optional<TensorEntry> TensorTable::find(std::string_view name) const {
   return (*this)[static_cast<std::size_t>(found - rows_.begin())];
 }
 
-std::vector<std::string> TensorTable::names() const {
-  std::vector<std::string> names;
-  for (const Row& row : rows_) names.emplace_back(row.name);
-  return names;
-}
+std::vector<std::string> TensorTable::names() const { return mapped<std::string>(rows_, &Row::name); }
 
 }  // namespace chimera

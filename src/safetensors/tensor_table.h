@@ -6,13 +6,10 @@
 // header.
 
 #include <algorithm>
-#include <cstddef>
-#include <cstdint>
 #include <deque>
 #include <map>
 #include <memory>
 #include <optional>
-#include <string>
 #include <string_view>
 #include <vector>
 
@@ -58,11 +55,13 @@ struct TensorEntry {
   std::uint64_t bytes = 0;  ///< size of the elements
 };
 
+/// Limits of a header; a file that exceeds one of them is invalid.
 inline constexpr std::uint64_t kMaxHeaderBytes = 100'000'000;
 inline constexpr std::size_t kMaxDimensions = 64;    ///< of a tensor
 inline constexpr std::size_t kMaxMetadata = 10'000;  ///< fields of `__metadata__`
 
-/// Names, types, shapes and positions of the tensors in a file. Takes less memory than the header.
+/// Names, types, shapes and positions of the tensors in a file. Takes less memory than the header. Immutable, so any
+/// number of threads may read it.
 class TensorTable {
  public:
   /// Reads the header of a file of `file_bytes` bytes with `read`; `path` is for messages. Throws ConfigError unless

@@ -1,12 +1,7 @@
 #include "safetensors/weight_files.h"
 
-#include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <algorithm>
-#include <filesystem>
-#include <map>
-#include <nlohmann/json.hpp>
-#include <utility>
 
 #include "core/content.h"
 #include "core/files.h"

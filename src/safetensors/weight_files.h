@@ -4,14 +4,6 @@
 // model.safetensors.index.json, which names the file of each tensor. Readers find a tensor by its name, in whichever
 // file it is.
 
-#include <cstdint>
-#include <map>
-#include <optional>
-#include <string>
-#include <string_view>
-#include <utility>
-#include <vector>
-
 #include "safetensors/safetensors_layout.h"
 #include "safetensors/tensor_table.h"
 
@@ -39,7 +31,7 @@ inline constexpr const char* kIndexName = "model.safetensors.index.json";
 /// read.
 class TensorFiles {
  public:
-  /// A tensor and its file.
+  /// A tensor and its file, which the TensorFiles own.
   struct Found {
     const SafetensorsFile* file = nullptr;
     TensorEntry tensor;
@@ -69,7 +61,8 @@ class WeightFiles : public TensorFiles {
   void open_indexed(const std::string& folder, const std::string& index);
 };
 
-/// Returns whether type, shape and elements are equal, bit by bit.
+/// Returns whether type, shape and elements are equal, bit by bit. Reads the elements; throws ConfigError if a file
+/// cannot be read.
 [[nodiscard]] bool are_equal(const WeightFiles::Found& one, const WeightFiles::Found& other);
 
 }  // namespace chimera

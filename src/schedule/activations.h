@@ -2,13 +2,11 @@
 // The bytes of a stage, and how the ops of a worker change the activations that it holds. The check of limits, the
 // simulator and the forecast of memory use the same rule, in units of their own.
 
-#include <optional>
-
 #include "schedule/op.h"
 
 namespace chimera {
 
-/// Activations of a micro-batch at a stage.
+/// Activations of a micro-batch, or slice, at a stage, in any unit of memory. The default counts micro-batches.
 struct ActivationSizes {
   double whole = 1;     ///< While a backward runs
   double kept = 1;      ///< From the forward to the backward; less than `whole` if the stage recomputes
@@ -36,6 +34,7 @@ struct StageMemory {
   return {whole, recomputes ? memory.boundary + between_slices : whole, memory.deferred.value_or(whole)};
 }
 
+/// How an op changes the activations that its worker holds; negative: it frees them.
 struct ActivationChange {
   double at_start = 0;
   double at_end = 0;

@@ -15,12 +15,8 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdint>
 #include <limits>
-#include <span>
-#include <vector>
 
-#include "core/ids.h"
 #include "schedule/schedule.h"
 
 namespace chimera {
@@ -62,8 +58,9 @@ class OpTable {
   [[nodiscard]] OpIndex find(OpKind kind, StageId stage, MicroBatchId micro_batch, std::int64_t slice) const;
   /// Returns the op (B or I) that computes the gradient of this stage's input, or kNoOp.
   [[nodiscard]] OpIndex find_input_gradient(StageId stage, MicroBatchId micro_batch, std::int64_t slice) const;
-  /// Returns the ops that the op needs; kNoOp where it needs none. The first is at a neighboring stage (its result may
-  /// come by message), the second at its own stage and slice, the third at its own stage in another slice.
+  /// Returns the ops that the op needs; kNoOp if it needs none, or the schedule lacks the op. The first is at a
+  /// neighboring stage (its result may come by message), the second at its own stage and slice, the third at its own
+  /// stage in another slice.
   [[nodiscard]] std::array<OpIndex, 3> inputs(const Op& op) const;
   /// Returns the op at a neighboring stage that needs the op's result, or kNoOp.
   [[nodiscard]] OpIndex consumer(const Op& op) const;

@@ -22,7 +22,9 @@ struct HeaderFields {
   std::int16_t slice = 0;
   std::uint16_t zero = 0;
   std::uint64_t checksum = 0;
-  std::uint8_t zeros[24] = {};
+  double sent = 0;
+  std::uint64_t inverted_sent = 0;  // The bits of `sent`, because the checksum covers the tensor alone
+  std::uint8_t zeros[8] = {};
 };
 static_assert(sizeof(HeaderFields) == kHeaderBytes);
 
@@ -40,7 +42,9 @@ MessageHeader to_header(const MessageTag& tag) {
                                .kind = static_cast<std::uint8_t>(tag.op.kind),
                                .has_checksum = static_cast<std::uint8_t>(tag.checksum ? 1 : 0),
                                .slice = tag.op.slice,
-                               .checksum = tag.checksum.value_or(0)};
+                               .checksum = tag.checksum.value_or(0),
+                               .sent = tag.sent,
+                               .inverted_sent = ~std::bit_cast<std::uint64_t>(tag.sent)};
   return std::bit_cast<MessageHeader>(fields);
 }
 
@@ -54,7 +58,8 @@ std::optional<MessageTag> tag_of(const MessageHeader& header) {
                            .stage = StageId(fields.stage),
                            .micro_batch = MicroBatchId(fields.micro_batch),
                            .slice = fields.slice},
-                          fields.has_checksum != 0 ? std::optional(fields.checksum) : std::nullopt};
+                          fields.has_checksum != 0 ? std::optional(fields.checksum) : std::nullopt,
+                          fields.sent};
   // Reserved bytes that are not zero mean another format.
   return to_header(tag) == header ? std::optional(tag) : std::nullopt;
 }

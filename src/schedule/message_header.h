@@ -4,9 +4,6 @@
 // compares the headers.
 
 #include <array>
-#include <cstdint>
-#include <optional>
-#include <string>
 
 #include "schedule/op.h"
 
@@ -18,6 +15,7 @@ struct MessageTag {
   Op op;                  ///< weight_version and paired are not part of the name
   /// XXH3 hash of the tensor's bytes, if the sender computed it; not part of the name.
   std::optional<std::uint64_t> checksum = std::nullopt;
+  double sent = 0;  ///< monotonic_seconds() of the sender when the tensor left, 0 if not known; not part of the name
   friend bool operator==(const MessageTag& a, const MessageTag& b) {
     return a.step == b.step && a.op.kind == b.op.kind && a.op.replica == b.op.replica && a.op.stage == b.op.stage &&
            a.op.micro_batch == b.op.micro_batch && a.op.slice == b.op.slice;
@@ -32,7 +30,7 @@ using MessageHeader = std::array<std::uint8_t, kHeaderBytes>;
 
 /// Returns the header, in the machine's byte order.
 [[nodiscard]] MessageHeader to_header(const MessageTag& tag);
-/// Returns the tag, or nothing if the bytes are not a valid header.
+/// Returns the tag, or nothing if the bytes are not a valid header. Its op has weight version 0 and is not paired.
 [[nodiscard]] std::optional<MessageTag> tag_of(const MessageHeader& header);
 
 }  // namespace chimera

@@ -4,9 +4,7 @@
 // op before B1. Those of F0 and F2 stay on the device, because their backwards come too soon, after a single op.
 
 #include <cstddef>
-#include <cstdint>
 #include <set>
-#include <vector>
 
 #include "schedule/op.h"
 #include "schedule/schedule.h"

@@ -4,7 +4,6 @@
 // gradient (I), which the previous stage waits for, and the weight gradient (W), which only the optimizer step waits
 // for.
 
-#include <cstdint>
 #include <optional>
 #include <string>
 

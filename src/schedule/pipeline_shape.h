@@ -2,9 +2,6 @@
 // The parameters from which a generator (generate/generator.h) makes a schedule: numbers of workers and micro-batches,
 // and choices that only some schedules have.
 
-#include <array>
-#include <cstdint>
-
 #include "core/choices.h"
 
 namespace chimera {
@@ -17,9 +14,7 @@ enum class ScaleMethod : std::uint8_t {
   Halving,   ///< Like Doubling, but with twice as many micro-batches of half the size
 };
 template <>
-inline constexpr auto kNames<ScaleMethod> = std::to_array<Named<ScaleMethod>>({{ScaleMethod::Direct, "direct"},
-                                                                               {ScaleMethod::Doubling, "doubling"},
-                                                                               {ScaleMethod::Halving, "halving"}});
+inline constexpr auto kNames<ScaleMethod> = in_order<ScaleMethod>("direct", "doubling", "halving");
 
 /// The rule that orders the ops, for generators that have two rules (--order).
 enum class OpOrder : std::uint8_t {
@@ -28,11 +23,11 @@ enum class OpOrder : std::uint8_t {
   Deepest,  ///< A worker first runs the op of the micro-batch that has passed most stages
 };
 template <>
-inline constexpr auto kNames<OpOrder> =
-    std::to_array<Named<OpOrder>>({{OpOrder::Auto, "auto"}, {OpOrder::Slots, "slots"}, {OpOrder::Deepest, "deepest"}});
+inline constexpr auto kNames<OpOrder> = in_order<OpOrder>("auto", "slots", "deepest");
 
 /// The parameters from which a generator makes a schedule. Each schedule takes D, N and some of the others
-/// (generate/generator.h).
+/// (generate/generator.h). `stages` counts workers, as --stages does. Schedule::stages is a multiple of it if a worker
+/// holds several stages of a replica.
 struct PipelineShape {
   std::int64_t stages = 0;         // D: workers of a pipeline
   std::int64_t micro_batches = 0;  // N: micro-batches per step, all directions together

@@ -3,9 +3,6 @@
 // all-reduce that starts early overlaps with the remaining ops, but also slows them. The paper therefore starts it
 // early only on workers that would wait anyway (eager-opt). Both lower() and simulate() use the result.
 
-#include <cstdint>
-#include <vector>
-
 #include "core/choices.h"
 #include "schedule/dependencies.h"
 

@@ -1,7 +1,6 @@
 #pragma once
 // The workers of all stages, for each replica of the model. schedule.h describes stages and replicas.
 
-#include <cstddef>
 #include <vector>
 
 #include "core/ids.h"

@@ -3,11 +3,6 @@
 // all-reduces and updates. lower() (passes/lower.h) makes a program, and check() (check/check_program.h) proves that it
 // cannot deadlock. The executor of every rank (runtime/executor.h) runs its worker's list in order.
 
-#include <cstdint>
-#include <string>
-#include <vector>
-
-#include "core/ids.h"
 #include "schedule/dependencies.h"
 #include "schedule/op.h"
 #include "schedule/schedule.h"

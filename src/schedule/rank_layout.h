@@ -1,16 +1,12 @@
 #pragma once
 // Numbers the ranks of a run with pipeline and data parallelism: W data-parallel groups of D workers run the same
-// schedule, each group on its own samples. Every pair (group, worker) is a rank. With two groups of two workers, ranks
-// 0 to 3 are
+// schedule, each group on its own samples. Every pair (group, worker) is a rank; engine/tensor_ranks.h adds tensor
+// parallelism, in which T ranks share a worker. With two groups of two workers, ranks 0 to 3 are
 //
 //   near   group 0: ranks 0 and 2   group 1: ranks 1 and 3   copies of a worker are neighbors
 //   far    group 0: ranks 0 and 1   group 1: ranks 2 and 3   workers of a pipeline are neighbors
 
-#include <cstdint>
-#include <vector>
-
 #include "core/choices.h"
-#include "core/ids.h"
 #include "schedule/dependencies.h"
 
 namespace chimera {
@@ -24,8 +20,7 @@ enum class ReplicaLayout : std::uint8_t {
   Far,   ///< Pipelines adjacent: activations go to neighbors, copies are D ranks apart
 };
 template <>
-inline constexpr auto kNames<ReplicaLayout> = std::to_array<Named<ReplicaLayout>>({{ReplicaLayout::Near, "near"},
-                                                                                   {ReplicaLayout::Far, "far"}});
+inline constexpr auto kNames<ReplicaLayout> = in_order<ReplicaLayout>("near", "far");
 
 /// A worker of a data-parallel group.
 struct GroupWorker {
@@ -49,6 +44,14 @@ struct RankLayout {
   [[nodiscard]] GroupWorker place(RankId rank) const;
   /// Returns, for each parameter group, the ranks of its workers in all data-parallel groups.
   [[nodiscard]] RankGroups ranks_of(const WorkerGroups& holders) const;
+};
+
+/// A rank that holds a parameter group (dependencies.h), such as a rank that got an extra copy of a stage after another
+/// rank was lost.
+struct GroupHolder {
+  RankId rank;
+  ParameterGroupId group;
+  friend bool operator==(const GroupHolder&, const GroupHolder&) = default;
 };
 
 }  // namespace chimera

@@ -4,7 +4,6 @@
 // 4 blocks, every schedule adds (0 + 1) + (2 + 3), whether one worker computes all blocks, or one worker blocks 0 and 1
 // and another blocks 2 and 3. engine/canonical.h plans which worker adds which subtrees.
 
-#include <cstdint>
 #include <utility>
 #include <vector>
 
@@ -52,7 +51,7 @@ class TreeAdder {
 /// Returns the fewest subtrees that make up blocks [first, last), from left to right.
 [[nodiscard]] std::vector<Subtree> subtrees_of(std::int64_t first, std::int64_t last);
 
-/// Subtrees of one parameter group that each of its workers computes.
+/// Which blocks each member of a parameter group (dependencies.h) sums itself, before the sums of members are added.
 struct SumOrder {
   std::vector<std::vector<Subtree>> parts;  // [member of the group]: its subtrees, from left to right
 };

@@ -32,6 +32,28 @@ std::vector<std::int64_t> stages_held(const Schedule& schedule) {
   return held;
 }
 
+// If a rank fails, training can continue with a schedule in which other workers run its stages. Lost workers keep their
+// numbers, but have no ops, lower() gives them no instructions, and bubble ratios leave them out.
+std::vector<bool> holds_a_stage(const Placement& placement, std::size_t workers) {
+  std::vector<bool> holds(workers, false);
+  for (const auto& row : placement.worker_of) {
+    for (const WorkerId worker : row) {
+      // A placement that check() has not seen may name workers that do not exist.
+      if (worker.value() >= 0 && worker.index() < workers) holds[worker.index()] = true;
+    }
+  }
+  return holds;
+}
+
+std::vector<std::size_t> lost_workers(const Schedule& schedule) {
+  std::vector<std::size_t> lost;
+  const std::vector<bool> holds = holds_a_stage(schedule.placement, schedule.workers.size());
+  for (std::size_t w = 0; w < holds.size(); ++w) {
+    if (!holds[w]) lost.push_back(w);
+  }
+  return lost;
+}
+
 bool uses_tied_matrix(StageId stage, std::int64_t stages) { return stage.value() == 0 || stage.value() + 1 == stages; }
 
 std::vector<std::vector<WorkerId>> gradient_groups(const Placement& placement, bool tied) {
@@ -73,6 +95,12 @@ std::int64_t peak_in_flight(const std::vector<Op>& ops) {
     in_flight -= gives_weight_gradient(op.kind);
   }
   return peak;
+}
+
+std::int64_t peak_in_flight(const Schedule& schedule) {
+  std::int64_t most = 0;
+  for (const auto& ops : schedule.workers) most = std::max(most, peak_in_flight(ops));
+  return most;
 }
 
 bool has_split_backwards(const Schedule& schedule) {

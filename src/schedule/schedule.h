@@ -12,23 +12,19 @@
 // order is everything that a schedule decides. generate/ makes schedules from a PipelineShape, check/ proves them
 // valid, simulate/ adds times, passes/lower.h adds messages and updates for the runtime.
 
-#include <cstdint>
-#include <optional>
 #include <span>
-#include <string>
-#include <vector>
 
-#include "core/ids.h"
 #include "schedule/op.h"
 #include "schedule/pipeline_shape.h"
 #include "schedule/placement.h"
 
 namespace chimera {
 
+/// A schedule. It may be invalid, for example if it comes from a file: check/check_schedule.h checks it.
 struct Schedule {
   std::string name;                // Name of its generator, or a name that the user gave
   std::int64_t stages = 0;         // S: stages of the model
-  std::int64_t micro_batches = 0;  // N: micro-batches of a step
+  std::int64_t micro_batches = 0;  // N: micro-batches of a step and group, or of all steps and groups in it
   Placement placement;
   std::vector<std::vector<Op>> workers;  // [worker]: its ops in order
   double micro_batch_scale = 1;          // Size of a micro-batch relative to --micro-batch-size: 0.5 for Halving
@@ -67,11 +63,15 @@ struct Place {
   return std::ssize(schedule.workers) / schedule.groups;
 }
 
-/// Returns for each stage the distinct workers that hold it, ascending. They sum its gradients.
+/// Returns [stage]: the distinct workers that hold it in any replica, ascending. They sum its gradients.
 [[nodiscard]] std::vector<std::vector<WorkerId>> stage_groups(const Placement& placement);
 
 /// Returns [worker]: the number of its stages. A stage counts once, even if the worker holds it for several replicas.
 [[nodiscard]] std::vector<std::int64_t> stages_held(const Schedule& schedule);
+
+/// Returns [worker]: whether it holds a stage. A worker without one is lost (generate/detours.h).
+[[nodiscard]] std::vector<bool> holds_a_stage(const Placement& placement, std::size_t workers);
+[[nodiscard]] std::vector<std::size_t> lost_workers(const Schedule& schedule);
 
 /// Returns whether the stage uses the tied matrix of a tied model (its token embedding and output matrix are one): it
 /// is the first or the last stage.
@@ -81,7 +81,7 @@ struct Place {
 /// of the tied matrix, with the distinct workers that hold the first or the last stage, ascending.
 [[nodiscard]] std::vector<std::vector<WorkerId>> gradient_groups(const Placement& placement, bool tied);
 
-/// Returns the micro-batches of each replica, ascending. Samples are assigned to micro-batches in this order.
+/// Returns [replica]: its micro-batches, ascending. Samples are assigned to micro-batches in this order.
 [[nodiscard]] std::vector<std::vector<MicroBatchId>> micro_batches_of_replicas(const Schedule& schedule);
 
 [[nodiscard]] std::int64_t num_ops(const Schedule& schedule);
@@ -98,6 +98,8 @@ struct Place {
 
 /// Returns the most forwards (of a slice at a stage) whose activations a worker with these ops holds at once.
 [[nodiscard]] std::int64_t peak_in_flight(const std::vector<Op>& ops);
+/// Returns the maximum of peak_in_flight() over the workers.
+[[nodiscard]] std::int64_t peak_in_flight(const Schedule& schedule);
 /// Returns whether a backward of the schedule is split into input and weight gradient.
 [[nodiscard]] bool has_split_backwards(const Schedule& schedule);
 /// Returns whether an op of the schedule is Op::paired.

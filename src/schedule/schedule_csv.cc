@@ -5,7 +5,6 @@
 
 #include "schedule/schedule_csv.h"
 
-#include <fmt/format.h>
 #include <algorithm>
 #include <array>
 #include <charconv>
@@ -13,9 +12,7 @@
 #include <limits>
 #include <map>
 #include <optional>
-#include <string_view>
 
-#include "core/error.h"
 #include "core/printable.h"
 #include "core/reject.h"
 #include "schedule/schedule_json.h"

@@ -4,9 +4,7 @@
 // extended for schedules that they cannot express. schedule_from_csv() reads either dialect, and schedule_from_text()
 // also JSON. docs/schedule_format.md has the grammar.
 
-#include <string>
 #include <string_view>
-#include <vector>
 
 #include "schedule/program.h"
 #include "schedule/schedule.h"
@@ -43,7 +41,8 @@ struct ReadSchedule {
 /// of the file for messages.
 [[nodiscard]] ReadSchedule schedule_from_csv(std::string_view text, const std::string& source);
 
-/// Reads JSON if the first visible character is `{` or `[`, else CSV.
+/// Reads JSON if the first visible character is `{` or `[`, else CSV. Throws as schedule_from_json() or
+/// schedule_from_csv().
 [[nodiscard]] ReadSchedule schedule_from_text(std::string_view text, const std::string& source);
 
 }  // namespace chimera

@@ -1,17 +1,12 @@
-// The schedule is written by hand and read over the tree of the JSON library. A `Value` is a place in this tree, and an
-// `Object` is a Value with known names of fields. The functions read_...() follow the grammar of
-// docs/schedule_format.md. They refuse what the grammar excludes. Ids are only clamped to their types: whether they
-// exist is for check() to decide, which names the op.
+// The schedule is written by hand and read over the tree of the JSON library. A `Value` is a place in this tree. The
+// functions read_...() follow the grammar of docs/schedule_format.md. They refuse what the grammar excludes. Ids are
+// only clamped to their types: whether they exist is for check() to decide, which names the op.
 
 #include "schedule/schedule_json.h"
 
-#include <fmt/format.h>
 #include <algorithm>
-#include <cstdint>
 #include <iterator>
 #include <limits>
-#include <nlohmann/json.hpp>
-#include <span>
 
 #include "core/choices.h"
 #include "core/json.h"
@@ -99,57 +94,47 @@ struct Value {
     require(json.is_array(), "an array");
     for (std::size_t i = 0; i < json.size(); ++i) read(Value{json[i], source, this, nullptr, i});
   }
-};
 
-/// An object with no other fields than `names`. Borrows the value.
-class Object {
- public:
-  Object(const Value& value, std::span<const char* const> names) : value_(value) {
-    value.require(value.json.is_object(), "an object");
-    for (const auto& [name, field] : value.json.get_ref<const Json::object_t&>()) {
-      if (std::find(names.begin(), names.end(), name) != names.end()) continue;
+  /// Fails unless it is an object with no other fields than `names`. The functions below require an object.
+  void expect_fields(std::span<const char* const> names) const {
+    require(json.is_object(), "an object");
+    for (const auto& [field, value] : json.get_ref<const Json::object_t&>()) {
+      if (std::find(names.begin(), names.end(), field) != names.end()) continue;
       // Throws, and names the nearest known field.
-      JsonValue(value.json, value.source, value.path()).expect_object({names.begin(), names.end()});
+      JsonValue(json, source, path()).expect_object({names.begin(), names.end()});
     }
   }
-
-  [[nodiscard]] bool has(const char* name) const { return value_.json.contains(name); }
+  [[nodiscard]] bool has(const char* field) const { return json.contains(field); }
   /// Fails if the field is missing.
-  [[nodiscard]] Value operator[](const char* name) const {
-    const auto found = value_.json.find(name);
-    if (found == value_.json.end()) value_.fail(fmt::format("field '{}' is missing", name));
-    return {*found, value_.source, &value_, name};
+  [[nodiscard]] Value operator[](const char* field) const {
+    const auto found = json.find(field);
+    if (found == json.end()) fail(fmt::format("field '{}' is missing", field));
+    return {*found, source, this, field};
   }
 
   /// An integer that is too large becomes the largest one.
-  [[nodiscard]] std::int64_t integer(const char* name) const { return to_integer((*this)[name]); }
-  [[nodiscard]] std::int64_t count(const char* name, std::int64_t most = kMaxOps) const {
-    const std::int64_t value = integer(name);
-    if (value < 1 || value > most) (*this)[name].fail(fmt::format("expected 1 to {}, found {}", most, value));
-    return value;
-  }
-  [[nodiscard]] const std::string& text(const char* name, const char* expected = "a string") const {
-    const Value field = (*this)[name];
-    field.require(field.json.is_string(), expected);
-    return field.json.get_ref<const std::string&>();
-  }
-  [[nodiscard]] bool truth(const char* name, bool otherwise) const {
-    if (!has(name)) return otherwise;
-    const Value field = (*this)[name];
-    field.require(field.json.is_boolean(), "true or false");
-    return field.json.get<bool>();
-  }
-
-  static std::int64_t to_integer(const Value& value) {
-    value.require(value.json.is_number_integer(), "an integer");
+  [[nodiscard]] std::int64_t integer() const {
+    require(json.is_number_integer(), "an integer");
     constexpr std::int64_t kMax = std::numeric_limits<std::int64_t>::max();
     // The library stores integers above 2^63 - 1 as unsigned ones, and would return them as negative numbers.
-    const bool is_beyond = value.json.is_number_unsigned() && value.json.get<std::uint64_t>() > std::uint64_t{kMax};
-    return is_beyond ? kMax : value.json.get<std::int64_t>();
+    const bool is_beyond = json.is_number_unsigned() && json.get<std::uint64_t>() > std::uint64_t{kMax};
+    return is_beyond ? kMax : json.get<std::int64_t>();
   }
-
- private:
-  const Value& value_;
+  [[nodiscard]] std::int64_t count(std::int64_t most = kMaxOps) const {
+    const std::int64_t value = integer();
+    if (value < 1 || value > most) fail(fmt::format("expected 1 to {}, found {}", most, value));
+    return value;
+  }
+  [[nodiscard]] const std::string& text(const char* expected = "a string") const {
+    require(json.is_string(), expected);
+    return json.get_ref<const std::string&>();
+  }
+  [[nodiscard]] bool truth(const char* field, bool otherwise) const {
+    if (!has(field)) return otherwise;
+    const Value found = (*this)[field];
+    found.require(found.json.is_boolean(), "true or false");
+    return found.json.get<bool>();
+  }
 };
 
 /// Clamps an id that the check will reject anyway.
@@ -158,40 +143,40 @@ Rep saturate(std::int64_t value) {
   return static_cast<Rep>(std::clamp<std::int64_t>(value, -1, std::numeric_limits<Rep>::max()));
 }
 
-std::vector<WorkerId> read_replica(const Value& value) {
+std::vector<WorkerId> read_replica(const Value& replica) {
   static constexpr const char* kNames[] = {"id", "workers"};
-  const Object replica(value, kNames);
-  if (const std::int64_t id = replica.integer("id"); id != static_cast<std::int64_t>(value.index)) {
+  replica.expect_fields(kNames);
+  if (const std::int64_t id = replica["id"].integer(); id != static_cast<std::int64_t>(replica.index)) {
     replica["id"].fail(
-        fmt::format("replicas are listed in order of their ids; expected {}, found {}", value.index, id));
+        fmt::format("replicas are listed in order of their ids; expected {}, found {}", replica.index, id));
   }
   std::vector<WorkerId> holders;
   replica["workers"].for_each(
-      [&](const Value& worker) { holders.emplace_back(saturate<std::int32_t>(Object::to_integer(worker))); });
+      [&](const Value& worker) { holders.emplace_back(saturate<std::int32_t>(worker.integer())); });
   return holders;
 }
 
-Op read_op(const Value& value, const Schedule& schedule) {
+Op read_op(const Value& op, const Schedule& schedule) {
   static constexpr const char* kNames[] = {"op",    "stage",          "replica", "micro_batch",
                                            "slice", "weight_version", "paired"};
-  const Object op(value, kNames);
-  const std::string& name = op.text("op");
+  op.expect_fields(kNames);
+  const std::string& name = op["op"].text();
   const auto kind = name.size() == 1 ? op_kind(name[0]) : std::nullopt;
   if (!kind) op["op"].fail(fmt::format("unknown op '{}'; known: F, B, I, W", printable(name)));
   // Some schedules have the field: their ops must all have it. In other schedules it would have no effect, so it is
   // refused.
   const auto require_if = [&](bool needed, const char* field, const char* whose) {
     if (!needed && op.has(field)) op[field].fail(fmt::format("only ops of {}", whose));
-    return needed ? op.integer(field) : 0;
+    return needed ? op[field].integer() : 0;
   };
   const std::int64_t slice =
       require_if(schedule.slices != 1, "slice", "a schedule with slices have it (\"slices\": 2 or more)");
   const std::int64_t version = require_if(schedule.updates.has_value(), "weight_version",
                                           "an asynchronous schedule have it (\"synchronous\": false)");
   return {.kind = *kind,
-          .replica = ReplicaId(saturate<std::int16_t>(op.integer("replica"))),
-          .stage = StageId(saturate<std::int32_t>(op.integer("stage"))),
-          .micro_batch = MicroBatchId(saturate<std::int32_t>(op.integer("micro_batch"))),
+          .replica = ReplicaId(saturate<std::int16_t>(op["replica"].integer())),
+          .stage = StageId(saturate<std::int32_t>(op["stage"].integer())),
+          .micro_batch = MicroBatchId(saturate<std::int32_t>(op["micro_batch"].integer())),
           .weight_version = saturate<std::int32_t>(version),
           .paired = op.truth("paired", false),
           .slice = saturate<std::int16_t>(slice)};
@@ -222,7 +207,7 @@ constexpr const char* kFileNames[] = {
 
 // Fields that need each other are checked in both directions: a field without effect is more likely a mistake than a
 // wish.
-void read_rules(const Object& file, Schedule& schedule) {
+void read_rules(const Value& file, Schedule& schedule) {
   if (file.has("micro_batch_scale")) {
     const Value scale = file["micro_batch_scale"];
     const double value = scale.json.is_number() ? scale.json.get<double>() : 0;
@@ -231,7 +216,7 @@ void read_rules(const Object& file, Schedule& schedule) {
   }
   if (file.has("order")) {
     constexpr const char* kExpected = "\"slots\" or \"deepest\"";
-    const std::string& order = file.text("order", kExpected);
+    const std::string& order = file["order"].text(kExpected);
     schedule.order = find_named<OpOrder>(order);
     if (!schedule.order || schedule.order == OpOrder::Auto) {
       file["order"].fail(fmt::format("expected {}, found \"{}\"", kExpected, printable(order)));
@@ -245,27 +230,27 @@ void read_rules(const Object& file, Schedule& schedule) {
     }
     return;
   }
-  schedule.updates = AsynchronousUpdates{.micro_batches = file.count("micro_batches_per_update"),
-                                         .versions = file.count("weight_versions")};
-  if (file.has("update_delay")) schedule.updates->delay = file.count("update_delay");
+  schedule.updates = AsynchronousUpdates{.micro_batches = file["micro_batches_per_update"].count(),
+                                         .versions = file["weight_versions"].count()};
+  if (file.has("update_delay")) schedule.updates->delay = file["update_delay"].count();
 }
 
 /// Reads all but the workers.
-Schedule read_head(const Object& file) {
-  if (const std::string& format = file.text("format"); format != "chimera-schedule") {
+Schedule read_head(const Value& file) {
+  if (const std::string& format = file["format"].text(); format != "chimera-schedule") {
     file["format"].fail(fmt::format("expected \"chimera-schedule\", found \"{}\"", printable(format)));
   }
-  if (const std::int64_t version = file.integer("version"); version != 1) {
+  if (const std::int64_t version = file["version"].integer(); version != 1) {
     file["version"].fail(fmt::format("this program reads version 1, found {}", version));
   }
-  Schedule schedule{.name = file.text("name"),
-                    .stages = file.count("stages"),
-                    .micro_batches = file.count("micro_batches"),
+  Schedule schedule{.name = file["name"].text(),
+                    .stages = file["stages"].count(),
+                    .micro_batches = file["micro_batches"].count(),
                     .placement = {},
                     .workers = {}};
   if (schedule.name.size() > kLongestName) file["name"].fail(fmt::format("longer than {} bytes", kLongestName));
-  if (file.has("slices")) schedule.slices = file.count("slices", kMaxSlices);
-  if (file.has("groups")) schedule.groups = file.count("groups");
+  if (file.has("slices")) schedule.slices = file["slices"].count(kMaxSlices);
+  if (file.has("groups")) schedule.groups = file["groups"].count();
   // Each factor is at most 10^8, so the product fits in 64 bits.
   if (schedule.stages * schedule.micro_batches > kMaxOps / 2 / schedule.slices) {
     file["micro_batches"].fail(
@@ -303,8 +288,8 @@ Schedule schedule_from_json(std::string_view text, const std::string& source) {
     reject("{}: more than {} ops and replicas; a file has at most as many", source, kMaxOpsOfFile);
   }
   const Json json = parse_json(text, source);
-  const Value value{json, source};
-  const Object file(value, kFileNames);
+  const Value file{json, source};
+  file.expect_fields(kFileNames);
   Schedule schedule = read_head(file);
   file["workers"].for_each([&](const Value& worker) { schedule.workers.push_back(read_worker(worker, schedule)); });
   return schedule;
@@ -312,8 +297,8 @@ Schedule schedule_from_json(std::string_view text, const std::string& source) {
 
 Schedule header_from_json(std::string_view text, const std::string& source) {
   const Json json = parse_json(text, source);
-  const Value value{json, source};
-  const Object file(value, kFileNames);
+  const Value file{json, source};
+  file.expect_fields(kFileNames);
   if (file.has("workers")) file["workers"].fail("the rows of the file have the ops; leave this field out");
   return read_head(file);
 }

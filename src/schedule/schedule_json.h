@@ -2,8 +2,6 @@
 // Writes and reads schedules as JSON: the output of `chimera schedule --format json`, which all commands accept as
 // input. docs/schedule_format.md has the grammar.
 
-#include <cstdint>
-#include <string>
 #include <string_view>
 
 #include "schedule/schedule.h"

@@ -3,12 +3,6 @@
 // Explanation from it: why workers wait, messages in transit, and memory over time. Pictures and tables show both.
 // measured_step() (train/observe/measured_step.h) returns the same types for a training step that was traced.
 
-#include <array>
-#include <cstdint>
-#include <optional>
-#include <span>
-#include <vector>
-
 #include "schedule/dependencies.h"
 #include "schedule/schedule.h"
 
@@ -29,6 +23,7 @@ enum class IdleCause : std::uint8_t {
   Imbalance,   ///< Its own ops are done, others are not
 };
 inline constexpr int kIdleCauses = 5;
+/// Returns the name in pictures and JSON, such as `warm-up`.
 [[nodiscard]] const char* to_text(IdleCause cause);
 
 /// A time in which a worker waits for one cause.
@@ -39,7 +34,7 @@ struct Bubble {
   std::optional<Place> waits_for = std::nullopt;  // The op whose result is missing; nothing: the worker waits for no op
 };
 
-/// A tensor that is sent from one worker to another.
+/// A tensor that is sent from one worker to another. It leaves the sender at `sent`.
 struct Message {
   Place from;  // The op that makes the tensor
   Place to;    // The op that needs it
@@ -48,6 +43,7 @@ struct Message {
 };
 
 /// The all-reduce of a parameter group (a stage, or the tied matrix) on one of its workers. It runs beside the ops.
+/// `launched_by` is empty if the last worker launched it before all of its ops.
 struct TimedAllReduce {
   ParameterGroupId group;
   double start = 0;
@@ -64,7 +60,7 @@ struct TimedUpdate {
   double end = 0;
 };
 
-/// The memory that a worker uses from `time` until the next point.
+/// The memory that a worker uses from `time` until the next point, in the unit of Explanation::memory.
 struct MemoryPoint {
   double time = 0;
   double amount = 0;
@@ -72,7 +68,7 @@ struct MemoryPoint {
 
 /// Times of one worker.
 struct WorkerTimeline {
-  bool lost = false;         // Holds no stage (schedule/survivors.h), so ratios leave it out
+  bool lost = false;         // Holds no stage (schedule/schedule.h), so ratios leave it out
   std::vector<TimedOp> ops;  // In the order of the worker's list
   double busy = 0;           // Time in ops
   double idle = 0;           // Makespan - busy; 0 if lost
@@ -121,7 +117,7 @@ struct Explanation {
   std::vector<Place> critical_path;                      // Ops that determine the makespan, first to last
 };
 
-/// Returns the total length of these workers' bubbles, by cause.
+/// Returns [cause]: the total length of these workers' bubbles.
 [[nodiscard]] std::array<double, kIdleCauses> idle_by_cause(std::span<const std::vector<Bubble>> workers);
 
 }  // namespace chimera

@@ -40,7 +40,6 @@ class Annealing {
       : instance_(instance),
         random_(random),
         evaluator_(instance),
-        scale_(mean_duration(instance)),
         orders_(start.orders),
         origin_(start.origin.starts_with(kLocalSearch) ? start.origin : kLocalSearch + start.origin),
         best_(std::move(start)) {}
@@ -153,7 +152,7 @@ class Annealing {
   const Instance& instance_;
   RandomSource& random_;
   Evaluator evaluator_;
-  double scale_;
+  double scale_ = mean_duration(instance_);
   Orders orders_;
   std::string origin_;  // of better orders
   Solution best_;

@@ -4,7 +4,6 @@
 // starts from simple schedules: of generators, or list schedules (list_scheduling.h). The searchers in search.cc, one
 // per thread, call anneal() in rounds. Each move is timed by an Evaluator (evaluator.h), millions of times in a run.
 
-#include <cstdint>
 #include <functional>
 #include <random>
 

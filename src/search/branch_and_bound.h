@@ -7,10 +7,6 @@
 // proven. Each searcher in search.cc has a BranchAndBound for its part of the tree.
 
 #include <algorithm>
-#include <cstdint>
-#include <optional>
-#include <utility>
-#include <vector>
 
 #include "search/annealing.h"
 #include "search/budget.h"
@@ -86,6 +82,7 @@ class BranchAndBound {
   std::vector<Node> open_;  // a stack
 };
 
+/// Maximum number of ops of a problem for BranchAndBound.
 inline constexpr std::int32_t kMaxExactOps = 480;
 
 /// Returns whether branch and bound can solve the problem: it has at most kMaxExactOps ops, micro-batches have equal

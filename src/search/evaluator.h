@@ -7,11 +7,8 @@
 // is the queues of one stage and replica (instance.h).
 
 #include <algorithm>
-#include <cstdint>
 #include <limits>
 #include <numeric>
-#include <string>
-#include <vector>
 
 #include "search/instance.h"
 

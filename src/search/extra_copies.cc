@@ -1,7 +1,6 @@
 #include "search/extra_copies.h"
 
 #include <algorithm>
-#include <optional>
 #include <set>
 #include <tuple>
 #include <utility>
@@ -30,8 +29,7 @@ std::int64_t exposed_stages(const Placement& placement) {
 // of its routes, which takes far less time than ordering its ops.
 class CopySearch {
  public:
-  CopySearch(const DetourTask& task, const CopiesFit& fits)
-      : task_(task), fits_(fits), all_(in_all_groups(task.healthy, task.groups)), speeds_(worker_speeds(task)) {
+  CopySearch(const DetourTask& task, const CopiesFit& fits) : task_(task), fits_(fits) {
     for (const auto& row : all_.placement.worker_of) {
       for (std::size_t s = 0; s < row.size(); ++s) {
         if (speeds_[row[s].index()] < 1) lacking_.insert(StageId(static_cast<std::int64_t>(s)));
@@ -98,8 +96,8 @@ class CopySearch {
 
   const DetourTask& task_;
   const CopiesFit& fits_;
-  Schedule all_;
-  std::vector<double> speeds_;
+  Schedule all_ = in_all_groups(task_.healthy, task_.groups);
+  std::vector<double> speeds_ = worker_speeds(task_);
   std::set<StageId> lacking_;                    // Stages of lost and slow workers
   std::set<std::pair<StageId, WorkerId>> held_;  // Copies of the healthy schedule and of the task
 };

@@ -6,9 +6,7 @@
 // and then run some of its micro-batches. Part of this worker's own work moves to the other holders of its stages.
 // make_detours() (generate/detours.h) makes the schedule for given copies.
 
-#include <cstdint>
 #include <functional>
-#include <vector>
 
 #include "generate/detours.h"
 
@@ -20,7 +18,7 @@ struct BalancedDetours {
   std::vector<ExtraCopy> copies;  // new copies that the schedule uses, in the order of their choice
 };
 
-/// Returns whether the workers have memory for these new copies, all together.
+/// Returns whether the workers have memory for these new copies, all together. An empty function: they always have.
 using CopiesFit = std::function<bool(const std::vector<ExtraCopy>& copies)>;
 
 /// Searches for the copies that make the fastest schedule: a beam search over placements by a lower bound of their

@@ -19,18 +19,15 @@ namespace {
 
 /// Most activations of stages that a worker has in flight.
 double most_in_flight(const Schedule& schedule) {
-  std::int64_t most = 0;
-  for (const auto& ops : schedule.workers) most = std::max(most, peak_in_flight(ops));
-  return static_cast<double>(most) / static_cast<double>(schedule.slices);
+  return static_cast<double>(peak_in_flight(schedule)) / static_cast<double>(schedule.slices);
 }
 
-SearchProblem problem_of(const Schedule& schedule, const CostModel& costs) {
-  constexpr double kRoom = 1.25;
+SearchProblem problem_of(const Schedule& schedule, const CostModel& costs, double room) {
   SearchProblem problem{.layout = layout_of(schedule), .costs = costs, .split_backward = has_split_backwards(schedule)};
   problem.limits.push_back(
       {.flag = "the room of the healthy schedule",
        .size_of_stage = std::vector<double>(static_cast<std::size_t>(schedule.stages), 1),
-       .room_of_worker = std::vector<double>(schedule.workers.size(), std::ceil(kRoom * most_in_flight(schedule)))});
+       .room_of_worker = std::vector<double>(schedule.workers.size(), std::ceil(room * most_in_flight(schedule)))});
   return problem;
 }
 
@@ -64,8 +61,8 @@ double normalize(std::vector<StageTime>& times, std::int64_t slices) {
 
 }  // namespace
 
-Schedule reordered(const Schedule& schedule, const CostModel& costs, std::int64_t effort) {
-  const SearchProblem problem = problem_of(schedule, costs);
+Schedule reordered(const Schedule& schedule, const CostModel& costs, std::int64_t effort, double room) {
+  const SearchProblem problem = problem_of(schedule, costs, room);
   const Instance instance = make_instance(problem);
   const std::int64_t rules = std::clamp<std::int64_t>(effort / (100 * std::max(1, instance.ops)), 8, 48);
   Budget budget(std::nullopt, std::max<std::int64_t>(1, effort / std::max(1, instance.ops)));
@@ -111,7 +108,7 @@ FollowedCosts follow_costs(const FollowTask& task) {
   BalancedDetours found = balance_detours(detours, task.extra_copies);
   result.copies = found.copies;
   result.bound = found.detours.bound * unit_time;
-  result.schedule = reordered(found.detours.schedule, costs, task.effort);
+  result.schedule = reordered(found.detours.schedule, costs, task.effort, task.room);
   result.makespan = simulate(result.schedule, costs).makespan;
   if (result.kept_makespan && *result.kept_makespan <= result.makespan) {
     result.schedule = healthy;

@@ -5,10 +5,6 @@
 // make_detours() (generate/detours.h) chooses the paths of micro-batches and a first order for equal times of ops;
 // reordered() then improves the order for the real costs.
 
-#include <cstdint>
-#include <optional>
-#include <vector>
-
 #include "search/extra_copies.h"
 #include "simulate/costs.h"
 
@@ -21,26 +17,29 @@ struct FollowTask {
   CostModel costs;
   std::int64_t extra_copies = 0;     // Maximum number of further copies of stages
   std::int64_t effort = 40'000'000;  // Ops to time while the order is improved
+  double room = 1.25;                // Most activations of a worker, over the peak of the first order
 };
 
 /// Result of follow_costs(). Times are simulated with the costs of the task.
 struct FollowedCosts {
   Schedule schedule;
   std::vector<ExtraCopy> copies;                       // Further copies that the schedule uses
-  double healthy_makespan = 0;                         // Of the healthy schedule without slow workers
-  std::optional<double> kept_makespan = std::nullopt;  // Of the healthy schedule; none if a worker is lost
+  double healthy_makespan = 0;                         // If no worker were slow or lost
+  std::optional<double> kept_makespan = std::nullopt;  // Of the healthy order with slow workers; empty if one is lost
   double makespan = 0;
   double bound = 0;           // Routes::bound for these costs
   double peak_in_flight = 0;  // Of the worker with most, in stage units
 };
 
-/// Returns a schedule for slow and lost workers. It is never slower than the healthy schedule with its order kept.
-/// Deterministic. Throws ConfigError as balance_detours() and CostTable do.
+/// Returns a schedule for slow and lost workers. It is never slower than the healthy schedule with the slow workers
+/// (FollowedCosts::kept_makespan), which it returns if no other is faster. Deterministic. Throws ConfigError as
+/// balance_detours() and CostTable do.
 [[nodiscard]] FollowedCosts follow_costs(const FollowTask& task);
 
 /// Returns the schedule with the fastest order of its ops that was found by list scheduling and annealing from its
-/// present order, at these costs; a worker holds at most a quarter more activations than its present peak. Ops are
+/// present order, at these costs; a worker holds at most `room` times the activations of the present peak. Ops are
 /// timed until `effort` is spent. Deterministic.
-[[nodiscard]] Schedule reordered(const Schedule& schedule, const CostModel& costs, std::int64_t effort);
+[[nodiscard]] Schedule reordered(const Schedule& schedule, const CostModel& costs, std::int64_t effort,
+                                 double room = 1.25);
 
 }  // namespace chimera

@@ -1,6 +1,5 @@
-// make_instance() makes the arrays: the queues of each chain (add_lanes()), what they depend on (connect_stages()), and
-// memory. to_schedule() and to_orders() translate between schedules and orders of queues. The functions behind them
-// answer questions that several algorithms of the search ask.
+// make_instance() adds times and memory limits to the queues. to_schedule() and to_orders() translate between schedules
+// and orders of queues. The functions behind them answer questions that several algorithms of the search ask.
 
 #include "search/instance.h"
 
@@ -14,29 +13,29 @@
 namespace chimera {
 namespace {
 
-StageId stage_of(const SearchProblem& problem, std::size_t chain) {
-  return StageId(static_cast<std::int64_t>(chain) % problem.layout.stages);
+/// Returns the queues of the problem without times and limits.
+Instance queues_of(const SearchProblem& problem) {
+  Instance instance{.workers = static_cast<std::int32_t>(problem.layout.workers),
+                    .slices = static_cast<std::int32_t>(problem.layout.slices),
+                    .split_backward = problem.split_backward};
+  add_queues(instance, problem.layout.placement, problem.layout.micro_batches);
+  return instance;
 }
 
-ReplicaId replica_of(const SearchProblem& problem, std::size_t chain) {
-  return ReplicaId(static_cast<std::int64_t>(chain) / problem.layout.stages);
-}
-
-OpKind kind_of(bool split, QueueIndex queue) {
-  switch (queue % kQueuesOfChain) {
-    case kForwardStep: return OpKind::Forward;
-    case kInputStep: return split ? OpKind::BackwardInput : OpKind::Backward;
-    default: return OpKind::BackwardWeight;
+void add_limits(Instance& instance, const SearchProblem& problem) {
+  for (const InFlightLimit& limit : problem.limits) {
+    auto& sizes = instance.size.emplace_back();
+    for (const std::int32_t stage : instance.stage)
+      sizes.push_back(limit.size_of_stage[static_cast<std::size_t>(stage)] / instance.slices);
+    instance.room.push_back(limit.room_of_worker);
   }
 }
 
-void connect(std::vector<OpQueue>& queues, QueueIndex from, QueueIndex to, double message_time) {
-  OpQueue& consumer = queues[static_cast<std::size_t>(to)];
-  OpQueue& producer = queues[static_cast<std::size_t>(from)];
-  // Both ends know each other: Evaluator waits for the input, ListScheduling and Windows also follow the output.
-  consumer.input = from;
-  consumer.delay = producer.worker == consumer.worker ? 0 : message_time;
-  producer.output = to;
+/// Returns an op of the queue, without a micro-batch.
+Op any_op_of(const Instance& instance, std::size_t queue) {
+  const std::size_t chain = queue / kQueuesOfChain;
+  return {kind_of(instance, static_cast<QueueIndex>(queue)), ReplicaId(instance.replica[chain]),
+          StageId(instance.stage[chain]), MicroBatchId()};
 }
 
 // Slices may take different times, but the ops of a queue are interchangeable. The shortest slice keeps all bounds
@@ -53,54 +52,22 @@ double least_of_slices(const SearchProblem& problem, Op op, MicroBatchId micro_b
   return least;
 }
 
-/// Connects the queues of neighboring stages of a replica: activations onward, gradients back.
-void connect_stages(Instance& instance, const SearchProblem& problem, const CostTable& costs) {
-  for (std::size_t chain = 0; chain + 1 < instance.replica.size(); ++chain) {
-    const std::size_t next = chain + 1;
-    if (instance.replica[chain] != instance.replica[next]) continue;
-    const auto connect_step = [&](QueueKind step, std::size_t from, std::size_t to) {
-      const OpKind kind = kind_of(problem.split_backward, step);
-      const double message_time =
-          least_of_slices(problem, {kind, replica_of(problem, from), stage_of(problem, from), {}}, {},
-                          [&](const Op& op) { return costs.message_time(op); });
-      connect(instance.queues, static_cast<QueueIndex>(kQueuesOfChain * from) + step,
-              static_cast<QueueIndex>(kQueuesOfChain * to) + step, message_time);
-    };
-    connect_step(kForwardStep, chain, next);
-    connect_step(kInputStep, next, chain);
+void add_durations(Instance& instance, const SearchProblem& problem, const CostTable& costs, std::size_t index) {
+  OpQueue& queue = instance.queues[index];
+  const auto duration = [&](MicroBatchId id) {
+    return least_of_slices(problem, any_op_of(instance, index), id, [&](const Op& op) { return costs.duration(op); });
+  };
+  if (!costs.scale().has_unequal_work()) {
+    queue.duration = duration({});
+    return;
   }
-}
-
-/// Adds the three queues of a chain. A queue without ops (W, if backwards are whole) stays, so that indexes are
-/// regular.
-void add_lanes(Instance& instance, const SearchProblem& problem, const CostTable& costs, std::size_t chain) {
-  const StageId stage = stage_of(problem, chain);
-  const ReplicaId replica = replica_of(problem, chain);
-  const auto count = instance.slices * static_cast<std::int32_t>(problem.layout.micro_batches[replica.index()].size());
-  for (QueueIndex step = 0; step < kQueuesOfChain; ++step) {
-    OpQueue queue;
-    queue.worker = static_cast<std::int32_t>(problem.layout.placement.worker(replica, stage).value());
-    queue.count = step == kWeightStep && !problem.split_backward ? 0 : count;
-    queue.first = instance.ops;
-    const auto duration = [&](MicroBatchId id) {
-      return least_of_slices(problem, {kind_of(problem.split_backward, step), replica, stage, {}}, id,
-                             [&](const Op& op) { return costs.duration(op); });
-    };
-    const bool has_equal_work = !costs.scale().has_unequal_work();
-    queue.duration = has_equal_work ? duration({}) : std::numeric_limits<double>::infinity();
-    for (std::int32_t i = 0; i < (has_equal_work ? 0 : count); ++i) {
-      const double each =
-          duration(problem.layout.micro_batches[replica.index()][static_cast<std::size_t>(i / instance.slices)]);
-      queue.duration = std::min(queue.duration, each);
-      if (i < queue.count) instance.durations.push_back(each);
-    }
-    queue.takes = step == kForwardStep;
-    queue.releases = step == (problem.split_backward ? kWeightStep : kInputStep);
-    instance.ops += queue.count;
-    instance.queues.push_back(queue);
+  queue.duration = std::numeric_limits<double>::infinity();
+  const auto& ids = problem.layout.micro_batches[static_cast<std::size_t>(instance.replica[index / kQueuesOfChain])];
+  for (std::int32_t i = 0; i < instance.slices * std::ssize(ids); ++i) {
+    const double each = duration(ids[static_cast<std::size_t>(i / instance.slices)]);
+    queue.duration = std::min(queue.duration, each);
+    if (i < queue.count) instance.durations.push_back(each);
   }
-  instance.replica.push_back(static_cast<std::int32_t>(replica.value()));
-  instance.chains[static_cast<std::size_t>(instance.queues.back().worker)].push_back(static_cast<std::int32_t>(chain));
 }
 
 /// Returns how many slices of the chain that takes least memory fit on the worker.
@@ -118,19 +85,62 @@ std::int64_t most_of_smallest(const Instance& instance, std::size_t worker, cons
 
 }  // namespace
 
+double units_of_stage(const SearchLayout& layout) {
+  return static_cast<double>(layout.workers) / static_cast<double>(layout.stages);
+}
+
+double units_of_slice(const SearchLayout& layout) {
+  return units_of_stage(layout) / static_cast<double>(layout.slices);
+}
+
+InFlightLimit limit_in_flight(const SearchLayout& layout, double units, const std::string& flag) {
+  return {flag, std::vector<double>(static_cast<std::size_t>(layout.stages), units_of_stage(layout)),
+          std::vector<double>(static_cast<std::size_t>(layout.workers), units)};
+}
+
+InFlightLimit limit_memory(const SearchLayout& layout, double bytes, double weight_bytes, double activation_bytes,
+                           const std::string& flag) {
+  const double unit = units_of_stage(layout);
+  CostModel costs;
+  costs.memory.assign(static_cast<std::size_t>(layout.stages),
+                      {.weights = weight_bytes * unit, .activations = activation_bytes * unit});
+  return limit_memory(layout, bytes, costs, flag);
+}
+
+InFlightLimit limit_memory(const SearchLayout& layout, double bytes, const CostModel& costs, const std::string& flag) {
+  const bool recomputes = !costs.recompute.empty();
+  const bool sliced = layout.slices > 1;
+  const auto slices = static_cast<double>(layout.slices);
+  const double longest = sliced ? slices * std::ranges::max(parts_of_tokens(costs.slices, layout.slices)) : 1;
+  InFlightLimit limit = limit_in_flight(layout, bytes, flag);
+  std::vector<double> at_once(static_cast<std::size_t>(layout.workers), 0);
+  const auto holders = stage_groups(layout.placement);
+  for (std::size_t s = 0; s < costs.memory.size(); ++s) {
+    const StageMemory& memory = costs.memory[s];
+    const double between_slices = sliced ? memory.keys_and_values : 0;
+    // With several slices, every slice counts as the longest, because a InFlightLimit has one size per stage.
+    limit.size_of_stage[s] = longest * ((recomputes ? memory.boundary : memory.activations) + between_slices);
+    for (const WorkerId holder : holders[s]) {
+      const std::size_t worker = holder.index();
+      limit.room_of_worker[worker] -= memory.weights + memory.gradients + memory.optimizer;
+      // While a worker recomputes, one slice has all its activations again; only one op runs at a time.
+      const double again = longest / slices * (memory.activations - memory.boundary);
+      if (recomputes) at_once[worker] = std::max(at_once[worker], again);
+    }
+  }
+  for (std::size_t w = 0; w < at_once.size(); ++w) limit.room_of_worker[w] -= at_once[w];
+  return limit;
+}
+
 // One micro-batch at a time needs least memory: if it fits on every worker, some order keeps the limits.
 std::optional<Shortage> find_shortage(const SearchProblem& problem) {
-  const SearchLayout& layout = problem.layout;
-  for (const InFlightLimit& limit : problem.limits) {
-    for (std::size_t r = 0; r < layout.placement.num_replicas(); ++r) {
-      if (layout.micro_batches[r].empty()) continue;
-      std::vector<double> needed(static_cast<std::size_t>(layout.workers), 0);
-      for (std::size_t s = 0; s < static_cast<std::size_t>(layout.stages); ++s) {
-        needed[layout.placement.worker_of[r][s].index()] += limit.size_of_stage[s];
-      }
-      for (std::size_t w = 0; w < needed.size(); ++w) {
-        if (needed[w] > limit.room_of_worker[w] + kRounding) return Shortage{&limit, w, r, needed[w]};
-      }
+  Instance instance = queues_of(problem);
+  add_limits(instance, problem);
+  for (std::size_t limit = 0; limit < problem.limits.size(); ++limit) {
+    for (std::size_t w = 0; w < instance.chains.size(); ++w) {
+      const auto [needed, replica] = needed_by_one(instance, limit, w);
+      if (needed > instance.room[limit][w] + kRounding)
+        return Shortage{&problem.limits[limit], w, static_cast<std::size_t>(replica), needed};
     }
   }
   return std::nullopt;
@@ -148,44 +158,24 @@ void require_room(const SearchProblem& problem) {
 }
 
 Instance make_instance(const SearchProblem& problem) {
-  Instance instance;
-  instance.workers = static_cast<std::int32_t>(problem.layout.workers);
-  instance.slices = static_cast<std::int32_t>(problem.layout.slices);
-  instance.split_backward = problem.split_backward;
-  instance.chains.resize(static_cast<std::size_t>(instance.workers));
-  const std::size_t chains = problem.layout.placement.num_replicas() * static_cast<std::size_t>(problem.layout.stages);
+  Instance instance = queues_of(problem);
   const Schedule schedule = without_ops(problem.layout);
   const CostTable costs(schedule, problem.costs);
-  // By replica, then by stage, so that connect_stages() finds the next stage in the next chain.
-  for (std::size_t chain = 0; chain < chains; ++chain) add_lanes(instance, problem, costs, chain);
-  connect_stages(instance, problem, costs);
-  for (const InFlightLimit& limit : problem.limits) {
-    auto& sizes = instance.size.emplace_back();
-    for (std::size_t chain = 0; chain < chains; ++chain) {
-      sizes.push_back(limit.size_of_stage[stage_of(problem, chain).index()] / instance.slices);
-    }
-    instance.room.push_back(limit.room_of_worker);
+  for (std::size_t index = 0; index < instance.queues.size(); ++index) {
+    add_durations(instance, problem, costs, index);
+    OpQueue& queue = instance.queues[index];
+    const auto input = static_cast<std::size_t>(queue.input);
+    if (queue.input == kNoQueue || instance.queues[input].worker == queue.worker) continue;
+    queue.delay =
+        least_of_slices(problem, any_op_of(instance, input), {}, [&](const Op& op) { return costs.message_time(op); });
   }
+  add_limits(instance, problem);
   return instance;
 }
 
 Schedule to_schedule(const SearchProblem& problem, const Orders& orders) {
   Schedule schedule = without_ops(problem.layout);
-  const auto slices = static_cast<std::size_t>(problem.layout.slices);
-  for (std::size_t w = 0; w < orders.size(); ++w) {
-    std::vector<std::size_t> next(problem.layout.placement.num_replicas() *
-                                  static_cast<std::size_t>(problem.layout.stages * kQueuesOfChain));
-    for (const QueueIndex queue : orders[w]) {
-      const auto chain = static_cast<std::size_t>(queue / kQueuesOfChain);
-      const ReplicaId replica = replica_of(problem, chain);
-      const std::size_t i = next[static_cast<std::size_t>(queue)]++;
-      const std::size_t slice = i % slices;
-      Op op{kind_of(problem.split_backward, queue), replica, stage_of(problem, chain),
-            problem.layout.micro_batches[replica.index()].at(i / slices)};
-      op.slice = static_cast<std::int16_t>(op.kind == OpKind::Forward ? slice : slices - 1 - slice);
-      schedule.workers[w].push_back(op);
-    }
-  }
+  append_ops(schedule, queues_of(problem), problem.layout.micro_batches, orders);
   return schedule;
 }
 

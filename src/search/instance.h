@@ -3,11 +3,7 @@
 // The input of the search: a SearchProblem, and the same problem as an Instance, in which ops, stages and workers are
 // indices of arrays, for the speed of the algorithms.
 //
-// A *chain* is a stage of a replica, on its worker. A *queue* has the ops of one kind of a chain: forwards (F),
-// backwards (B; or input gradients I if backwards are split), and weight gradients (W). The micro-batches of a queue
-// run in ascending order. So the order of a worker's ops is a list of queues: each element means the next op of this
-// queue. If stages 0 and 1 are on one worker, the list (F of stage 0, F of stage 0, F of stage 1, B of stage 1) means
-// 0F0 0F1 1F0 1B0, each with stage, kind and micro-batch.
+// generate/op_queues.h explains chains and queues.
 //
 // Ascending order excludes no makespan: any schedule can be renumbered, queue by queue, so that the k-th op that starts
 // in each queue is the op of micro-batch k. Suppose that the ops of queue Y need those of queue X, and start at least d
@@ -15,31 +11,46 @@
 // the k-th start in X is also at least d earlier: the renumbered ops meet their dependencies at the same times, and as
 // many micro-batches are in flight.
 //
-// If micro-batches run in k slices, the ops of a queue are slices, micro-batch by micro-batch: in order for forwards,
-// in reverse order for backwards. Backward i of a chain (from 0) needs the first (floor(i / k) + 1) k forwards: all
-// slices of its micro-batch and of earlier ones. The first i + 1 backwards belong to at least floor(i / k) + 1
+// If micro-batches run in k slices, the first i + 1 backwards of a queue belong to at least floor(i / k) + 1
 // micro-batches, so the argument above still holds if all slices take equal times. If they do not, all count as the
 // shortest, which keeps lower bounds valid. In the same way, lower bounds count each micro-batch as the one with least
 // work (CostModel::micro_batches), but orders are timed with the work of each.
 
-#include <cstdint>
-#include <optional>
-#include <string>
-#include <vector>
-
-#include "schedule/schedule.h"
+#include "generate/list_orders.h"
 #include "search/layout.h"
 #include "simulate/costs.h"
 
 namespace chimera {
 
 /// Limit on the memory of micro-batches in flight: from the start of the forward to the end of the weight gradient (B
-/// or W). limits.h makes it.
+/// or W). limit_in_flight() counts in stage units, for --max-in-flight; limit_memory() counts in bytes, for --memory. A
+/// stage unit is the activations of one full micro-batch on all stages that a replica places on a worker. With S stages
+/// on D workers, one stage has D/S units.
 struct InFlightLimit {
   std::string flag;                    // name of the limit in messages
   std::vector<double> size_of_stage;   // [stage]: memory of a micro-batch in flight; its slices take equal parts
   std::vector<double> room_of_worker;  // [worker]: memory for micro-batches in flight, in the same unit
 };
+
+/// Returns the size of a stage in stage units, D/S.
+[[nodiscard]] double units_of_stage(const SearchLayout& layout);
+
+/// Returns the size of a slice of a stage in stage units.
+[[nodiscard]] double units_of_slice(const SearchLayout& layout);
+
+/// Returns the limit of `units` stage units in flight per worker. Messages name it `flag`.
+[[nodiscard]] InFlightLimit limit_in_flight(const SearchLayout& layout, double units, const std::string& flag);
+
+/// Returns the limit of `bytes` per worker. The stages that one replica places on a worker have `weight_bytes` (with
+/// gradients and optimizer state) and `activation_bytes` per micro-batch in flight. Message buffers do not count.
+[[nodiscard]] InFlightLimit limit_memory(const SearchLayout& layout, double bytes, double weight_bytes,
+                                         double activation_bytes, const std::string& flag);
+
+/// Returns the limit of `bytes` per worker for stages with the sizes in `costs.memory`, which must be set. With
+/// recomputation, a micro-batch in flight holds only the stage's input, and each worker reserves room for the other
+/// activations of one op. With several slices, a slice also holds keys and values, and counts as the longest slice.
+[[nodiscard]] InFlightLimit limit_memory(const SearchLayout& layout, double bytes, const CostModel& costs,
+                                         const std::string& flag);
 
 /// What search() solves: it orders the ops of a layout.
 struct SearchProblem {
@@ -54,57 +65,7 @@ struct SearchProblem {
   return problem.costs.workers.empty() && (!problem.costs.links || !problem.costs.links->matrix);
 }
 
-/// Index into Instance::queues.
-using QueueIndex = std::int32_t;
-inline constexpr QueueIndex kNoQueue = -1;
-inline constexpr QueueIndex kQueuesOfChain = 3;
-
-/// The queues of a chain: F; B or I; W.
-enum QueueKind : std::int8_t { kForwardStep, kInputStep, kWeightStep };
-
-/// A queue of ops of one kind and one chain.
-struct OpQueue {
-  std::int32_t worker = 0;
-  std::int32_t count = 0;  // number of ops; 0 for W if backwards are whole
-  std::int32_t first = 0;  // index of its first op
-  // Queue on which this one depends: its k-th op ends `delay` or more before this queue's k-th op starts
-  QueueIndex input = kNoQueue;
-  QueueIndex output = kNoQueue;  // queue whose input is this queue
-  double delay = 0;              // time of the message from `input`; 0 on the same worker
-  double duration = 0;           // of each op; the least, if Instance::durations is set
-  bool takes = false;            // its ops allocate memory at their start
-  bool releases = false;         // its ops free memory at their end
-};
-
-/// A search problem in arrays.
-struct Instance {
-  std::int32_t workers = 0;
-  std::int32_t ops = 0;
-  std::int32_t slices = 1;  // k; a micro-batch has k ops in a queue
-  bool split_backward = true;
-  std::vector<OpQueue> queues;                    // [3 * chain + step]; chain = replica * stages + stage
-  std::vector<double> durations = {};             // [op], if the work of micro-batches differs; else empty
-  std::vector<std::vector<std::int32_t>> chains;  // [worker]: its chains
-  std::vector<std::int32_t> replica;              // [chain]: its replica
-  std::vector<std::vector<double>> size;          // [limit][chain]: memory of a slice in flight
-  std::vector<std::vector<double>> room;          // [limit][worker]: memory for slices in flight
-
-  [[nodiscard]] double duration(const OpQueue& queue, std::int32_t k) const {
-    return durations.empty() ? queue.duration : durations[static_cast<std::size_t>(queue.first + k)];
-  }
-  /// Returns how many ops of the chain's previous queue must end before op `i` (from 0) of its queue `step` starts.
-  [[nodiscard]] std::int32_t needed(std::size_t step, std::int32_t i) const {
-    return slices == 1 || step != kInputStep ? i + 1 : (i / slices + 1) * slices;
-  }
-};
-
-/// [worker]: the queues of its ops, in order.
-using Orders = std::vector<std::vector<QueueIndex>>;
-
-/// Tolerance for rounding errors.
-inline constexpr double kRounding = 1e-9;
-
-/// A limit that a single micro-batch exceeds, so that no order of ops keeps it.
+/// A limit that a single micro-batch exceeds, so that no order of ops keeps it. Points into the problem.
 struct Shortage {
   const InFlightLimit* limit = nullptr;
   std::size_t worker = 0;
@@ -129,7 +90,7 @@ void require_room(const SearchProblem& problem);
 /// becomes I and W in sequence; otherwise I and W become B at the place of I.
 [[nodiscard]] Orders to_orders(const SearchProblem& problem, const Schedule& schedule);
 
-/// Returns the mean duration of an op.
+/// Returns the mean duration of all ops, in the unit of the costs.
 [[nodiscard]] double mean_duration(const Instance& instance);
 
 /// Returns a worker's peak memory if a slice in flight at a chain takes `size[chain]`.

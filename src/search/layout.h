@@ -6,14 +6,12 @@
 // from the placement that a user chooses (--placement) and the shape. search_layout_of() (answers/search_answer.cc)
 // takes it from an existing schedule.
 
-#include <cstdint>
-#include <vector>
-
 #include "schedule/schedule.h"
 
 namespace chimera {
 
-/// A schedule without an order of ops. The letters are those of PipelineShape (schedule/schedule.h).
+/// A schedule without an order of ops. The letters are those of PipelineShape (schedule/pipeline_shape.h), but `stages`
+/// is S here, and D there.
 struct SearchLayout {
   std::int64_t workers = 0;                              // D: workers of a data-parallel group
   std::int64_t stages = 0;                               // S: stages of the model
@@ -50,7 +48,7 @@ void require_searchable(const PipelineShape& shape, std::int64_t stages_per_work
 [[nodiscard]] std::vector<std::vector<MicroBatchId>> assign_round_robin(std::int64_t micro_batches,
                                                                         std::int64_t replicas);
 
-/// Returns the layout of a schedule's ops.
+/// Returns the layout of a schedule's ops. Unlike search_layout_of(), accepts any schedule.
 [[nodiscard]] SearchLayout layout_of(const Schedule& schedule);
 
 /// Returns a schedule of this layout whose workers have no ops.

@@ -6,8 +6,6 @@
 // ops of the same kind, stage and replica, and a *chain* is the queues of one stage and replica (search/instance.h).
 
 #include <array>
-#include <cstdint>
-#include <vector>
 
 #include "schedule/schedule.h"
 #include "search/annealing.h"
@@ -27,8 +25,7 @@ namespace chimera {
 ///     step[kind] + age * m - depth * s + patience * t + a random number below `noise`
 ///
 /// Here m is the number of earlier micro-batches in its queue (with slices, m grows by a fraction for each slice), and
-/// t is the time from the worker's earliest possible start to the start of this op. If ops of two workers can start at
-/// the same time, the op with the smaller rank is scheduled first. Times are in mean op durations.
+/// t is the time from the worker's earliest possible start to the start of this op. Times are in mean op durations.
 struct ListRule {
   std::array<double, kQueuesOfChain> step = {1, 0, 2};  // [kind]: F, I (or B), W
   double age = 0.01;                                    // weight of m
@@ -45,10 +42,8 @@ struct ListRule {
 /// Returns a rule with random weights that suit the instance.
 [[nodiscard]] ListRule random_rule(const Instance& instance, RandomSource& random);
 
-/// Returns the orders of a list schedule by this rule, within the memory limits of the workers. Requires limits that
-/// require_room() (instance.h) accepts. All ops are scheduled, because each worker reserves memory for its oldest
-/// unfinished micro-batch (smallest position in its replica, then smallest replica). Other micro-batches get only the
-/// remaining memory.
+/// Returns the orders of a list schedule (generate/list_orders.h) by this rule, within the memory limits of the
+/// workers. Requires limits that require_room() (instance.h) accepts.
 [[nodiscard]] Orders orders_by_rule(const Instance& instance, const ListRule& rule, RandomSource& random);
 
 }  // namespace chimera

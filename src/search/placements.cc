@@ -5,11 +5,9 @@
 #include <limits>
 #include <map>
 #include <numeric>
-#include <optional>
 #include <set>
 #include <utility>
 
-#include "core/error.h"
 #include "core/reject.h"
 #include "search/budget.h"
 

@@ -5,8 +5,6 @@
 // dropped. Placements that become equal if workers or replicas are numbered differently are searched once.
 
 #include <cstddef>
-#include <functional>
-#include <vector>
 
 #include "schedule/schedule.h"
 #include "search/layout.h"
@@ -14,6 +12,7 @@
 
 namespace chimera {
 
+/// Maximum number of placements that all_layouts() returns.
 inline constexpr std::size_t kMaxPlacements = 1000;
 
 /// Returns every placement of `shape.pipelines` replicas on D = `shape.stages` workers, with v = `shape.chunks` stages

@@ -4,11 +4,9 @@
 
 #include "search/problem_forms.h"
 
-#include <algorithm>
 #include <limits>
-#include <utility>
 
-#include "search/limits.h"
+#include "search/instance.h"
 
 namespace chimera {
 namespace {

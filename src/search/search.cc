@@ -6,9 +6,7 @@
 #include "search/search.h"
 
 #include <algorithm>
-#include <array>
 #include <atomic>
-#include <chrono>
 #include <cmath>
 #include <deque>
 #include <future>
@@ -20,10 +18,9 @@
 #include "search/branch_and_bound.h"
 #include "search/budget.h"
 #include "search/evaluator.h"
-#include "search/limits.h"
+#include "search/instance.h"
 #include "search/list_scheduling.h"
 #include "search/makespan_bound.h"
-#include "search/pareto_front.h"
 #include "search/problem_forms.h"
 #include "simulate/simulate.h"
 
@@ -123,11 +120,7 @@ class Searcher {
 class Search {
  public:
   Search(const SearchProblem& problem, const std::vector<Schedule>& starts, const SearchOptions& options)
-      : problem_(problem),
-        starts_(starts),
-        options_(options),
-        budget_(options.seconds, options.iterations),
-        random_(options.seed) {}
+      : problem_(problem), starts_(starts), options_(options) {}
 
   SearchResult run() {
     lower_bound_ = std::max(lower_bound_, solve(problem_, Phase(budget_, options_.wants_front ? kShareOfProblem : 1)));
@@ -372,8 +365,8 @@ class Search {
   const SearchProblem& problem_;
   const std::vector<Schedule>& starts_;
   const SearchOptions& options_;
-  Budget budget_;
-  RandomSource random_;
+  Budget budget_{options_.seconds, options_.iterations};
+  RandomSource random_{options_.seed};
   ParetoFront front_;
   double lower_bound_ = 0;
 };

@@ -8,11 +8,7 @@
 // orders are faster. The result is a Schedule like any other, with a lower bound of the makespan of all orders. An
 // Instance (instance.h) is the problem as arrays of numbers.
 
-#include <cstdint>
 #include <functional>
-#include <optional>
-#include <string>
-#include <vector>
 
 #include "schedule/schedule.h"
 #include "search/instance.h"
@@ -33,7 +29,7 @@ struct SearchOptions {
   // Maximum number of schedules to time; empty: no limit. Without `seconds`, the result depends only on problem, starts
   // and seed.
   std::optional<std::int64_t> iterations;
-  std::uint64_t seed = 0;
+  std::uint64_t seed = 0;   // of random numbers
   bool wants_front = true;  // whether to spend a quarter of the time on lower memory limits, for the Pareto front
   std::function<void(const SearchProgress&)> progress = nullptr;  // called periodically from the caller's thread
 };
@@ -51,7 +47,8 @@ struct SearchResult {
   double makespan = 0;
   double lower_bound = 0;  // lower bound of all orders within the limits; equals the makespan if proven optimal
   double gap = 0;          // makespan / lower bound - 1
-  // Activations in flight (forward begun, weight gradient not done) on the worker with most, in stage units (limits.h)
+  // Activations in flight (forward begun, weight gradient not done) on the worker with most, in stage units
+  // (instance.h)
   double peak_in_flight = 0;
   std::string origin;  // a generator's name, "list scheduling", "branch and bound", or "local search from" one of them
   std::vector<ParetoPoint> pareto;  // ascending makespan; includes solutions under lower limits
@@ -70,7 +67,7 @@ struct SearchResult {
 /// 3. The last quarter of the time goes to lower memory limits, for the Pareto front.
 ///
 /// Ends early if the result is proven optimal. There is always a result, at least a list schedule, which passes check()
-/// and keeps the limits.
+/// and keeps the limits. Blocks the calling thread until the end; the other threads end before it returns.
 ///
 /// The search itself ignores link contention, blocking sends, all-reduces, updates and unequal times of slices. But the
 /// result is the schedule with the smallest makespan by simulate(), which includes them.

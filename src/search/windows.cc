@@ -12,11 +12,7 @@
 
 namespace chimera {
 Windows::Windows(const Instance& instance)
-    : instance_(instance),
-      least_(mean_duration(instance) * kRounding),
-      queues_(queues_in_order(instance)),
-      places_(static_cast<std::size_t>(instance.workers)),
-      stale_(places_.size(), 1) {
+    : instance_(instance), places_(static_cast<std::size_t>(instance.workers)), stale_(places_.size(), 1) {
   for (std::size_t index = 0; index < instance.queues.size(); ++index) {
     const OpQueue& queue = instance.queues[index];
     for (std::int32_t k = 0; k < queue.count; ++k) {

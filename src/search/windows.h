@@ -11,11 +11,8 @@
 // raise_bound() (makespan_bound.h) raises the lower bound with it. Branch and bound decides the order of two ops,
 // narrows the windows, and goes back if the deadline is refuted.
 
-#include <cstdint>
 #include <limits>
-#include <optional>
 #include <utility>
-#include <vector>
 
 #include "search/budget.h"
 #include "search/instance.h"
@@ -28,7 +25,8 @@ struct Precedence {
   std::size_t second = 0;
 };
 
-/// Facts that are true of every schedule that meets a deadline.
+/// Facts that are true of every schedule that meets a deadline. `before` numbers the ops of a worker in an order of
+/// Windows; other code only copies it.
 struct WindowState {
   std::vector<double> head;                       // [op]: earliest start
   std::vector<double> tail;                       // [op]: least time from its end to the end of the schedule
@@ -52,6 +50,7 @@ inline constexpr std::int64_t kTimedForAState = 256;
 ///   memory of b + 1 - h micro-batches is released. The same holds backward in time.
 class Windows {
  public:
+  /// Borrows the instance.
   explicit Windows(const Instance& instance);
 
   /// Returns the facts without a deadline.
@@ -132,13 +131,13 @@ class Windows {
   void wait_for_room(const View& view);
 
   const Instance& instance_;
-  double least_;  // smallest relevant difference
+  double least_ = mean_duration(instance_) * kRounding;  // smallest relevant difference
   double deadline_ = 0;
-  std::vector<std::size_t> queues_;                            // all queues, in topological order
-  std::vector<std::vector<Place>> places_;                     // [worker]
-  std::vector<std::pair<std::size_t, std::size_t>> place_of_;  // [op]: worker, and index in places_
-  std::vector<std::int64_t> room_;                             // [worker]: micro-batches
-  std::vector<std::uint8_t> stale_;                            // [worker]: whether its windows changed
+  std::vector<std::size_t> queues_ = queues_in_order(instance_);  // all queues, in topological order
+  std::vector<std::vector<Place>> places_;                        // [worker]
+  std::vector<std::pair<std::size_t, std::size_t>> place_of_;     // [op]: worker, and index in places_
+  std::vector<std::int64_t> room_;                                // [worker]: micro-batches
+  std::vector<std::uint8_t> stale_;                               // [worker]: whether its windows changed
   // Buffers kept between calls.
   WindowState assumed_;
   std::vector<Window> now_;  // sorted by head

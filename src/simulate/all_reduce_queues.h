@@ -11,8 +11,6 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <optional>
-#include <vector>
 
 #include "schedule/dependencies.h"
 #include "schedule/place_all_reduces.h"

@@ -37,6 +37,7 @@ struct Contention {
   /// times in the costs are those while all cores compute. In [0, 1).
   double idle_gain = 0;
 
+  /// Returns whether some activity slows or helps another.
   [[nodiscard]] bool any() const {
     return ops_by_sums > 0 || sums_by_ops > 0 || transfers > 0 || sums_overlap > 0 || node_transfers > 0 ||
            ops_by_receives > 0 || idle_gain > 0;
@@ -55,7 +56,9 @@ struct NodePlacement {
 
   /// Returns the number of nodes.
   [[nodiscard]] std::size_t count() const { return node_of.empty() ? 1 : *std::ranges::max_element(node_of) + 1; }
+  /// Returns the node of a worker; 0 if there is only one.
   [[nodiscard]] std::size_t node(std::size_t worker) const { return node_of.empty() ? 0 : node_of[worker]; }
+  /// Returns `copies` of a worker; 1 if the list is empty.
   [[nodiscard]] int copies_of(std::size_t worker) const { return copies.empty() ? 1 : copies[worker]; }
   /// Returns how many of these copies send at once on a node with `cores` cores; copies on one core take turns.
   [[nodiscard]] int copies_that_send(std::size_t worker, double cores) const {

@@ -6,10 +6,6 @@
 // when activations are not on the device. schedule/offload.h decides which forwards are offloaded.
 
 #include <algorithm>
-#include <cstddef>
-#include <cstdint>
-#include <set>
-#include <vector>
 
 #include "schedule/offload.h"
 #include "schedule/schedule.h"
@@ -83,7 +79,7 @@ class CopyEngines {
     }
     return time;
   }
-  /// Returns the copies of a worker, in order. Requires that something is offloaded.
+  /// Returns the copies of a worker, in the order of their backwards. Requires that a stage is offloaded.
   [[nodiscard]] const std::vector<OffloadCopies>& copies(std::size_t worker) const { return engines_[worker].copies; }
 
  private:

@@ -3,13 +3,10 @@
 
 #include "simulate/cost_table.h"
 
-#include <fmt/format.h>
-
 #include <cmath>
 #include <functional>
 #include <utility>
 
-#include "core/error.h"
 #include "core/reject.h"
 
 namespace chimera {
@@ -173,7 +170,8 @@ CostTable::CostTable(const Schedule& schedule, const CostModel& model)
       recomputations_(model.recompute),
       optimizer_(model.optimizer),
       delay_(model.latency),
-      blocking_sends_(model.blocking_sends) {
+      blocking_sends_(model.blocking_sends),
+      steps_overlap_(model.steps_overlap) {
   // Without pairs in the schedule, the simulators need not look for them.
   if (model.pair && has_pairs(schedule)) pair_ = model.pair;
   for (const StageCosts& stage : model.stages) {

@@ -4,11 +4,7 @@
 // simulators look them up in constant time.
 
 #include <algorithm>
-#include <cstdint>
-#include <optional>
 #include <set>
-#include <span>
-#include <vector>
 
 #include "schedule/place_all_reduces.h"
 #include "schedule/schedule.h"
@@ -23,17 +19,21 @@ class OpScale {
  public:
   OpScale(const Schedule& schedule, const CostModel& model);
 
+  /// Returns the factor of the op's time.
   [[nodiscard]] double time(const Op& op) const {
     double scale = times_[static_cast<std::size_t>(op.slice)] * work(op.micro_batch);
     if (!workers_.empty()) scale *= workers_[op.replica.index() * stages_ + op.stage.index()];
     return scale;
   }
+  /// Returns the factor of the bytes of the op's result.
   [[nodiscard]] double bytes(const Op& op) const { return bytes_[static_cast<std::size_t>(op.slice)]; }
+  /// Returns the largest factor of bytes of all slices.
   [[nodiscard]] double most_bytes() const { return std::ranges::max(bytes_); }
   /// Returns the factor of a micro-batch. Each step has the same factors.
   [[nodiscard]] double work(MicroBatchId micro_batch) const {
     return micro_batches_.empty() ? 1 : micro_batches_[micro_batch.index() % micro_batches_.size()];
   }
+  /// Returns whether the factors of micro-batches may differ.
   [[nodiscard]] bool has_unequal_work() const { return !micro_batches_.empty(); }
 
  private:
@@ -65,13 +65,15 @@ class CostTable {
     if (recomputations_.empty() || !gives_input_gradient(op.kind)) return 0;
     return recomputations_[op.stage.index()] * scale_.time(op);
   }
+  /// Returns the stages whose activations are copied to host memory (OffloadCosts::bytes above 0).
   [[nodiscard]] const std::set<StageId>& offloaded_stages() const { return offloaded_; }
   /// Returns the time of one copy of a forward's activations, to host memory or back. Its stage must be offloaded.
   [[nodiscard]] double offload(const Op& forward) const {
     return offloads_[forward.stage.index()] * scale_.bytes(forward);
   }
+  /// Returns Together if the model has a time of pairs (CostModel::pair) and the schedule has pairs.
   [[nodiscard]] Pairs pairs() const { return pair_ ? Pairs::Together : Pairs::InOrder; }
-  /// Return the same times of one op, or of a pair of ops that run together.
+  /// duration() and recomputation() of one op, or of two ops that run together as a pair.
   [[nodiscard]] double duration(std::span<const Op> at_once) const {
     return at_once.size() == 1 ? duration(at_once.front()) : duration_together(at_once);
   }
@@ -86,6 +88,7 @@ class CostTable {
   [[nodiscard]] double link_time(const Op& made) const {
     return link_times_.empty() ? 0 : link_times_[message_index(made)] * scale_.bytes(made);
   }
+  /// Returns the time from when a message leaves its link until it arrives.
   [[nodiscard]] double delay(const Op& made) const { return delays_.empty() ? delay_ : delays_[message_index(made)]; }
   /// Returns how much earlier a message arrives if its link was idle before (LinkCosts::bursts).
   [[nodiscard]] double burst(const Op& made) const {
@@ -99,11 +102,14 @@ class CostTable {
   /// delay.
   [[nodiscard]] bool has_traffic() const { return !link_times_.empty() || !delays_.empty() || blocking_sends_; }
   [[nodiscard]] bool blocking_sends() const { return blocking_sends_; }
+  [[nodiscard]] bool steps_overlap() const { return steps_overlap_; }
   /// Returns the duration of the group's all-reduce; 0 if a single worker holds the group.
   [[nodiscard]] double all_reduce(ParameterGroupId group) const {
     return all_reduces_.empty() ? 0 : all_reduces_[group.index()];
   }
+  /// Returns whether CostModel::all_reduce is set.
   [[nodiscard]] bool has_all_reduces() const { return !all_reduces_.empty(); }
+  /// Returns the time of the stage's update on a worker.
   [[nodiscard]] double optimizer(StageId stage) const { return optimizer_.empty() ? 0 : optimizer_[stage.index()]; }
   /// Returns [worker]: the duration of its optimizer step, over all its stages.
   [[nodiscard]] std::vector<double> updates(const Schedule& schedule) const;
@@ -150,6 +156,7 @@ class CostTable {
   std::optional<double> pair_;  // only if the schedule has pairs
   double delay_ = 0;
   bool blocking_sends_;
+  bool steps_overlap_;
 };
 
 }  // namespace chimera

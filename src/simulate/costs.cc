@@ -1,7 +1,5 @@
 #include "simulate/costs.h"
 
-#include <cmath>
-
 #include "schedule/slice_bounds.h"
 
 namespace chimera {

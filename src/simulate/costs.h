@@ -12,9 +12,6 @@
 // and [S] says that a list has an entry for each. What is left empty costs nothing, unless the field says otherwise.
 
 #include <array>
-#include <cstdint>
-#include <optional>
-#include <vector>
 
 #include "schedule/activations.h"
 #include "schedule/place_all_reduces.h"
@@ -30,6 +27,7 @@ struct StageCosts {
   double weight_gradient = 1;  // W
   [[nodiscard]] double of(OpKind kind) const;
 };
+/// [OpKind]: the member of StageCosts for this kind.
 inline constexpr auto kStageTimes = std::to_array<double StageCosts::*>(
     {&StageCosts::forward, &StageCosts::backward, &StageCosts::input_gradient, &StageCosts::weight_gradient});
 inline double StageCosts::of(OpKind kind) const {
@@ -40,16 +38,17 @@ inline double StageCosts::of(OpKind kind) const {
 struct LinkMatrix {
   std::vector<std::vector<double>> alphas = {};
   std::vector<std::vector<double>> betas = {};  // Empty: all 0
+  /// Returns whether times depend on the bytes of messages (LinkCosts::bytes).
   [[nodiscard]] bool needs_bytes() const { return !betas.empty(); }
 };
 
 /// Times of messages. A message of L bytes occupies its link for beta L, or for its time in `seconds` if this list is
-/// set. It arrives alpha after it has left the link. Index s of the lists is the boundary between stages s and s+1, in
-/// both directions.
+/// set. It arrives alpha (and CostModel::latency) after it has left the link. Index s of the lists is the boundary
+/// between stages s and s+1, in both directions.
 struct LinkCosts {
   double alpha = 0;                  // Time
   double beta = 0;                   // Time per byte
-  std::vector<double> bytes = {};    // [S - 1]
+  std::vector<double> bytes = {};    // [S - 1], of a message
   std::vector<double> seconds = {};  // [S - 1]: times that replace beta L, such as measured ones
   /// [S - 1]: time that the sender, and again the receiver, computes for a message, such as copies through host memory.
   /// It is part of the ops that make and need the message.
@@ -76,7 +75,7 @@ struct AllReduceCosts {
   bool tied = false;               // Whether the lists end with a tied matrix
   bool reduce_scatter = false;     // Whether it is a reduce-scatter, which takes half the time; not with `seconds`
   bool every_stage = false;        // Whether stages with r = 1 have an all-reduce too, which takes no time
-  /// Returns the number of entries that the lists must have.
+  /// Returns the number of entries that the lists must have for this number of stages.
   [[nodiscard]] std::int64_t num_groups(std::int64_t stages) const { return stages + (tied ? 1 : 0); }
 };
 
@@ -130,6 +129,9 @@ struct CostModel {
   std::optional<AllReduceCosts> all_reduce = std::nullopt;
   AllReducePlacement all_reduce_placement = AllReducePlacement::EagerOpt;
   std::vector<double> optimizer = {};  // [S]: time of the stage's update on a worker
+  // Whether a worker of a synchronous schedule updates as soon as its own ops and all-reduces have ended. It then
+  // starts its next step while others end this one.
+  bool steps_overlap = false;
 
   // Memory
   std::vector<StageMemory> memory = {};  // [S]; empty: bytes are unknown, and memory is in stage units

@@ -4,15 +4,10 @@
 
 #include "simulate/costs_json.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <map>
-#include <nlohmann/json.hpp>
-#include <optional>
 #include <sstream>
 #include <utility>
-#include <vector>
 
 #include "core/choices.h"
 #include "core/json.h"
@@ -300,6 +295,7 @@ std::string costs_to_json(const CostModel& costs) {
   if (costs.links) json["links"] = links_json(*costs.links);
   if (costs.all_reduce) json["all_reduce"] = all_reduce_json(*costs.all_reduce);
   if (!costs.optimizer.empty()) json["optimizer"] = costs.optimizer;
+  if (costs.steps_overlap) json["steps_overlap"] = true;
   if (!costs.recompute.empty()) json["recompute"] = costs.recompute;
   if (costs.offload) json["offload"] = {{"beta", costs.offload->beta}, {"bytes", costs.offload->bytes}};
   if (!costs.memory.empty()) json["memory"] = memory_json(costs.memory);
@@ -313,7 +309,7 @@ CostModel costs_from_json(const std::string& text, const std::string& source, st
   const nlohmann::json json = parse_json(text, source);
   const JsonValue root(json, source);
   root.expect_object({"latency", "stages", "pair", "attention", "slice_bounds", "workers", "micro_batches", "links",
-                      "all_reduce", "optimizer", "recompute", "offload", "memory", "buffers"});
+                      "all_reduce", "optimizer", "steps_overlap", "recompute", "offload", "memory", "buffers"});
   CostModel costs;
   costs.latency = root.number("latency");
   for (const JsonValue& stage : root.field("stages").list(stages, "stage")) costs.stages.push_back(read_stage(stage));
@@ -330,6 +326,7 @@ CostModel costs_from_json(const std::string& text, const std::string& source, st
   if (root.has("links")) costs.links = read_links(root.field("links"), stages);
   if (root.has("all_reduce")) costs.all_reduce = read_all_reduce(root.field("all_reduce"), stages);
   if (root.has("optimizer")) costs.optimizer = root.field("optimizer").numbers(stages, "stage");
+  if (root.has("steps_overlap")) costs.steps_overlap = root.truth("steps_overlap");
   if (root.has("recompute")) costs.recompute = root.field("recompute").numbers(stages, "stage");
   if (root.has("offload")) costs.offload = read_offload(root.field("offload"), stages);
   if (root.has("memory")) {

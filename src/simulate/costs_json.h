@@ -4,7 +4,6 @@
 // files, and the flag --costs reads them. Costs of links between pairs of workers, for --links, may also be CSV.
 // docs/schedule_format.md describes both.
 
-#include <cstdint>
 #include <string>
 
 #include "simulate/costs.h"

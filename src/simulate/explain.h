@@ -5,8 +5,6 @@
 // time by cause and the peaks of memory; pages and `chimera simulate` show everything. Measured steps get the same
 // explanation (explain_measured()).
 
-#include <vector>
-
 #include "schedule/schedule.h"
 #include "schedule/timeline.h"
 #include "simulate/costs.h"
@@ -44,9 +42,9 @@ namespace chimera {
 ///
 /// *Memory* is the result of memory_over_time().
 ///
-/// *The critical path* is found from its end, the last event of the timeline. Before an op comes the previous op of its
-/// worker or the op that made its last input, whichever the op started right after. Before an update comes the op after
-/// which its last all-reduce started.
+/// *The critical path* is found backward from the last event of the timeline. An op's predecessor is the previous op of
+/// its worker if it started right after that op, else the op that made its last input. An update's predecessor is the
+/// op that launched the all-reduce that ended last before it, or else the worker's op before the update.
 ///
 /// Throws ConfigError if a cost is invalid (see CostTable).
 [[nodiscard]] Explanation explain(const Schedule& schedule, const CostModel& costs, const Timeline& timeline);

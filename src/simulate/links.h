@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <cstdint>
 #include <unordered_map>
 
 #include "schedule/op.h"
@@ -22,7 +21,7 @@ struct Transfer {
 };
 
 /// Links between all ordered pairs of workers. Each carries its messages in the order of the calls of send(), which
-/// must follow the order of each worker's ops.
+/// must follow the order of each worker's ops. Borrows the costs.
 class Links {
  public:
   explicit Links(const CostTable& costs) : costs_(costs) {}

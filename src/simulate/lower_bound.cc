@@ -9,11 +9,9 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdint>
 #include <limits>
 #include <tuple>
 #include <utility>
-#include <vector>
 
 namespace chimera {
 namespace {
@@ -315,11 +313,13 @@ double worker_bound(const std::vector<OpClass>& classes, std::int64_t ops, bool 
                        : std::max(preemptive_makespan(classes), all_classes_bound(classes));
 }
 
-/// [stage]: time of its all-reduce and the longest update, which waits for all all-reduces.
+/// [stage]: time of its all-reduce and the longest update, which waits for all all-reduces. If steps overlap, only some
+/// worker's update is certain to follow.
 std::vector<double> after_gradients(const Schedule& schedule, const CostTable& costs) {
   std::vector<double> after(static_cast<std::size_t>(schedule.stages), 0);
   if (schedule.updates) return after;
-  const double longest = std::ranges::max(costs.updates(schedule));
+  const auto updates = costs.updates(schedule);
+  const double longest = costs.steps_overlap() ? *std::ranges::min_element(updates) : std::ranges::max(updates);
   for (std::size_t s = 0; s < after.size(); ++s) {
     after[s] = costs.all_reduce(parameters_of(StageId(static_cast<std::int64_t>(s)))) + longest;
   }

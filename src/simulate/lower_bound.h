@@ -35,7 +35,7 @@ namespace chimera {
 /// have more than 2^22 stages together, it is the work of the busiest worker.
 [[nodiscard]] double lower_bound(const Schedule& schedule, const CostTable& costs);
 
-/// Returns the sum of all ops' durations.
+/// Returns the sum of the durations of all ops of all workers.
 [[nodiscard]] double work_of_ops(const Schedule& schedule, const CostTable& costs);
 
 }  // namespace chimera

@@ -18,11 +18,7 @@ using Change = std::pair<double, double>;
 class Ledger {
  public:
   Ledger(const Schedule& schedule, const CostModel& costs, const Timeline& timeline)
-      : schedule_(schedule),
-        costs_(costs),
-        timeline_(timeline),
-        scale_(schedule, costs),
-        changes_(schedule.workers.size()) {}
+      : schedule_(schedule), costs_(costs), timeline_(timeline), changes_(schedule.workers.size()) {}
 
   std::vector<std::vector<MemoryPoint>> run(const std::vector<Message>& messages) {
     if (!costs_.memory.empty()) {
@@ -63,7 +59,7 @@ class Ledger {
       for (const VersionChange& change : version_changes(schedule_, w)) {
         // Booked at the end of the op before the update, not at the end of the update itself.
         changes_[w].emplace_back(timeline_.workers[w].ops[change.after - 1].end,
-                                 change.change * memory(change.stage).weights);
+                                 change.change * memory(change.op.stage).weights);
       }
     }
   }
@@ -169,7 +165,7 @@ class Ledger {
   const Schedule& schedule_;
   const CostModel& costs_;
   const Timeline& timeline_;
-  OpScale scale_;
+  OpScale scale_{schedule_, costs_};
   std::vector<std::vector<Change>> changes_;                                      // [worker]
   std::map<std::pair<std::size_t, std::size_t>, std::vector<Message>> channels_;  // by (from, to)
 };

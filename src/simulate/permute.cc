@@ -4,9 +4,7 @@
 #include "simulate/permute.h"
 
 #include <algorithm>
-#include <array>
 #include <numeric>
-#include <utility>
 
 #include "core/error.h"
 #include "core/random.h"

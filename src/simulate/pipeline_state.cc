@@ -3,8 +3,6 @@
 
 #include "simulate/pipeline_state.h"
 
-#include <utility>
-
 #include "core/error.h"
 #include "simulate/cost_table.h"
 #include "simulate/summary.h"
@@ -89,7 +87,7 @@ void PipelineState::end_sum(ParameterGroupId group, double now) {
 // A worker is at the barrier after its last op and its last all-reduce, whichever ends later.
 void PipelineState::reach_barrier(std::size_t w) {
   const Worker& worker = workers_[w];
-  if (!worker.has_ended_ops || !sums_.is_free(w)) return;
+  if (costs_.steps_overlap() || !worker.has_ended_ops || !sums_.is_free(w)) return;
   barrier_.last = std::max({barrier_.last, worker.free, sums_.free_since(w)});
   if (++barrier_.workers < workers_.size()) return;
   barrier_.workers = 0;

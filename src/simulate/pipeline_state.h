@@ -15,15 +15,10 @@
 //     recomputation, op, [own all-reduce, update]  per op, or pair of ops that run at once; in an asynchronous schedule
 //                                                  also the part in brackets
 //     end of ops, update                           per step of a synchronous schedule; the update waits for all workers
+//                                                  if steps do not overlap
 
 #include <algorithm>
-#include <array>
-#include <cstddef>
-#include <cstdint>
 #include <limits>
-#include <optional>
-#include <span>
-#include <vector>
 
 #include "schedule/dependencies.h"
 #include "schedule/schedule.h"
@@ -58,12 +53,11 @@ struct Activity {
 /// Progress of all workers. An argument `w` is a worker, `now` the time.
 class PipelineState {
  public:
-  /// `ranges` is the result of step_ranges() (steps.h), [step][worker]. If `tracks_messages` is false, and all messages
-  /// take the same delay, finish() does not call `send`.
+  /// Borrows `schedule` and `costs`. `ranges` is the result of step_ranges() (steps.h), [step][worker]. If
+  /// `tracks_messages` is false, and all messages take the same delay, finish() does not call `send`.
   PipelineState(const Schedule& schedule, std::vector<std::vector<StepRange>> ranges, const CostTable& costs,
                 bool tracks_messages);
-  PipelineState(const PipelineState&) = delete;
-  PipelineState& operator=(const PipelineState&) = delete;
+  PipelineState& operator=(PipelineState&&) = delete;
 
   [[nodiscard]] const OpTable& table() const { return table_; }
   [[nodiscard]] const CostTable& costs() const { return costs_; }
@@ -81,7 +75,8 @@ class PipelineState {
     return static_cast<OpIndex>(table_.first(w) + workers_[w].position);
   }
 
-  /// Returns the stage of the asynchronous update that the worker runs next, or runs now.
+  /// Returns the stage of the asynchronous update that the worker runs next, or runs now. Requires that its next or
+  /// running activity is the OwnSum or Update of an asynchronous schedule.
   [[nodiscard]] StageId updated_stage(std::size_t w) const {
     return table_.schedule().workers[w][*workers_[w].update_after].stage;
   }
@@ -94,7 +89,9 @@ class PipelineState {
     if (worker.position < worker.end) return ops_ready(w);
     if (table_.schedule().updates) return kNever;
     if (!worker.has_ended_ops) return worker.free;
-    return worker.step < barrier_.steps ? std::max(worker.free, barrier_.passed) : kNever;
+    if (worker.step < barrier_.steps) return std::max(worker.free, barrier_.passed);
+    const bool is_alone = costs_.steps_overlap() && worker.step < ranges_.size() && sums_.is_free(w);
+    return is_alone ? std::max(worker.free, sums_.free_since(w)) : kNever;
   }
 
   /// Returns the op whose result the worker's next op needs, and which has not run, or whose message has no known time

@@ -5,14 +5,9 @@
 #include "simulate/shared_cores.h"
 
 #include <algorithm>
-#include <cstddef>
-#include <cstdint>
 #include <deque>
 #include <map>
-#include <optional>
-#include <span>
 #include <utility>
-#include <vector>
 
 #include "core/signals.h"
 #include "simulate/cost_table.h"
@@ -140,13 +135,9 @@ class EventClock {
  public:
   EventClock(PipelineState& state, const SharedCores& cores)
       : state_(state),
-        table_(state.table()),
-        costs_(state.costs()),
         cores_(cores),
-        contends_(cores.contention.any()),
         in_use_(cores.contention, state.num_workers(), cores.nodes, cores.cores),
         demands_(cores.nodes.count()),
-        links_(state.costs()),
         buckets_(std::max(cores.nodes.count(), state.num_workers())) {
     for (std::size_t w = 0; w < state.num_workers(); ++w) workers_.emplace_back(static_cast<std::int64_t>(w));
   }
@@ -353,15 +344,15 @@ class EventClock {
   }
 
   PipelineState& state_;
-  const OpTable& table_;
-  const CostTable& costs_;
+  const OpTable& table_ = state_.table();
+  const CostTable& costs_ = state_.costs();
   const SharedCores& cores_;
-  bool contends_;
+  bool contends_ = cores_.contention.any();
   std::vector<WorkerId> workers_;
   std::vector<Running> running_;
   ContentionTracker in_use_;
   std::vector<double> demands_;  // [node]: cores that activities want
-  Links links_;
+  Links links_{costs_};
   /// Messages by (from, to); the first is in transit. They replace links_ if there is contention, because the speed of
   /// a message then changes in transit.
   std::map<std::pair<std::size_t, std::size_t>, std::deque<OpIndex>> queues_;

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <vector>
 
 #include "core/reject.h"
 #include "core/signals.h"
@@ -79,10 +78,7 @@ void require_valid(const SharedCores& cores) {
 class OwnCores {
  public:
   explicit OwnCores(PipelineState& state)
-      : state_(state),
-        links_(state.costs()),
-        waiting_(state.table().size(), 0),
-        next_waiting_(state.num_workers(), 0) {}
+      : state_(state), waiting_(state.table().size(), 0), next_waiting_(state.num_workers(), 0) {}
 
   void run() {
     for (std::size_t w = state_.num_workers(); w-- > 0;) ready_.push_back(w);
@@ -136,7 +132,7 @@ class OwnCores {
   }
 
   PipelineState& state_;
-  Links links_;
+  Links links_{state_.costs()};
   std::vector<std::uint32_t> waiting_;       // [op]: 1 + a worker that waits for it; 0: none
   std::vector<std::uint32_t> next_waiting_;  // [worker]: 1 + the next worker that waits for the same op
   std::vector<std::size_t> ready_;           // workers that can run

@@ -9,8 +9,6 @@
 // The planner predicts steps with simulate(), the search checks its results with it, and commands and pages draw its
 // timelines.
 
-#include <cstdint>
-
 #include "schedule/schedule.h"
 #include "schedule/timeline.h"
 #include "simulate/contention.h"

@@ -1,8 +1,5 @@
 #include "simulate/steps.h"
 
-#include <fmt/format.h>
-
-#include "core/error.h"
 #include "core/reject.h"
 
 namespace chimera {

@@ -8,8 +8,6 @@
 //                ^ begin           ^ end      ^ begin           ^ end
 
 #include <cstddef>
-#include <cstdint>
-#include <vector>
 
 #include "schedule/schedule.h"
 

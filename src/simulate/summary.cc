@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "schedule/survivors.h"
 #include "schedule/weight_versions.h"
 #include "simulate/costs.h"
 #include "simulate/steps.h"

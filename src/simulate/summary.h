@@ -4,8 +4,6 @@
 // busy time, period, activations in flight. Both simulate() and measured_step() (train/observe/measured_step.h) call
 // these functions, so that simulated and measured values have the same definitions.
 
-#include <cstdint>
-
 #include "schedule/schedule.h"
 #include "schedule/timeline.h"
 
@@ -26,7 +24,7 @@ void count_peaks(const Schedule& schedule, Timeline& timeline);
 /// is raised to the end of the last op or update.
 void summarize_timeline(Timeline& timeline);
 
-/// Returns the largest amount of memory that a worker holds, in the unit of Explanation::memory.
+/// Returns the largest amount of memory that the worker holds at any time, in the unit of Explanation::memory.
 [[nodiscard]] double peak_memory(const Explanation& explanation, std::size_t worker);
 
 }  // namespace chimera

@@ -12,7 +12,8 @@
 namespace chimera {
 
 /// A token bucket per network interface, as in `tc tbf` and clouds. Tokens are counted in time on the link: a second of
-/// idle time adds one second of tokens, and a transfer that takes them is that much shorter.
+/// idle time adds one second of tokens, and a transfer that takes them is that much shorter. Calls for an interface
+/// must be in the order of time.
 class TokenBuckets {
  public:
   /// All buckets start full.

@@ -11,7 +11,6 @@
 #include "render/encoding.h"
 #include "render/panel.h"
 #include "render/text_table.h"
-#include "telemetry/html_page.h"
 
 namespace chimera {
 namespace {
@@ -109,56 +108,72 @@ void add_curve(std::vector<Series>& curves, Series curve, std::vector<Series> ma
   }
 }
 
-Series marks_of_ranks(const RunHistory& run) { return {run.name + ", ranks lost or back"}; }
-
-/// Returns whether another number of ranks ran the step before.
-bool changes_ranks(const RunHistory& run, const MetricsLine& step) {
-  return step.workers != (&step == &run.steps.front() ? std::nullopt : (&step - 1)->workers);
+/// Returns series for note_changes().
+std::vector<Series> marks_of_changes(const RunHistory& run) {
+  return {{run.name + ", ranks lost or back"}, {run.name + ", order changed"}};
 }
 
-/// Returns a curve per run over its steps, with a mark where ranks are lost.
-std::vector<Series> step_curves(const std::vector<RunHistory>& runs, double MetricsLine::*field) {
+/// Marks a step if another number of ranks, or another order, ran the step before.
+void note_changes(const RunHistory& run, const StepMetrics& step, const Series& curve, std::vector<Series>& marks) {
+  if (step.workers != (&step == &run.steps.front() ? std::nullopt : (&step - 1)->workers))
+    marks[0].points.push_back(curve.points.back());
+  if (step.order) marks[1].points.push_back(curve.points.back());
+}
+
+/// Returns a curve per run over its steps, with a mark where ranks are lost or the order changes.
+std::vector<Series> step_curves(const std::vector<RunHistory>& runs, double StepMetrics::*field) {
   std::vector<Series> curves;
   for (const RunHistory& run : runs) {
     Series curve{run.name};
-    Series ranks = marks_of_ranks(run);
-    for (const MetricsLine& step : run.steps) {
+    std::vector<Series> marks = marks_of_changes(run);
+    for (const StepMetrics& step : run.steps) {
       curve.points.emplace_back(step.step, step.*field);
-      if (changes_ranks(run, step)) ranks.points.push_back(curve.points.back());
+      note_changes(run, step, curve, marks);
     }
-    add_curve(curves, std::move(curve), {std::move(ranks)});
+    add_curve(curves, std::move(curve), std::move(marks));
   }
   return curves;
 }
 
-/// Returns the training loss of each run, with marks for its validation loss and for lost ranks.
+/// Returns the training loss of each run, with marks for its validation loss and for changes.
 std::vector<Series> loss_curves(const std::vector<RunHistory>& runs, CurveOver over) {
   std::vector<Series> curves;
   for (const RunHistory& run : runs) {
     Series training{run.name};
     Series validation{run.name + ", validation"};
     // Sums of step times, not clock times: a pause between two attempts of a run does not count.
-    Series ranks = marks_of_ranks(run);
+    std::vector<Series> marks = marks_of_changes(run);
     double seconds = 0;
-    for (const MetricsLine& step : run.steps) {
+    for (const StepMetrics& step : run.steps) {
       seconds += step.step_seconds;
       const double x = over == CurveOver::Steps ? static_cast<double>(step.step) : seconds;
       training.points.emplace_back(x, step.loss);
       if (step.validation_loss) validation.points.emplace_back(x, *step.validation_loss);
-      if (changes_ranks(run, step)) ranks.points.push_back(training.points.back());
+      note_changes(run, step, training, marks);
     }
-    add_curve(curves, std::move(training), {std::move(validation), std::move(ranks)});
+    marks.insert(marks.begin(), std::move(validation));
+    add_curve(curves, std::move(training), std::move(marks));
   }
   return curves;
 }
 
 }  // namespace
 
+std::vector<Section> order_sections(const std::vector<RunHistory>& runs) {
+  std::string lines;
+  for (const RunHistory& run : runs) {
+    for (const std::string& line : changes_of_order(run))
+      lines += fmt::format("<p>{}</p>\n", escape_markup(runs.size() == 1 ? line : run.name + ", " + line));
+  }
+  if (lines.empty()) return {};
+  return {{"Changes of the order", lines}};
+}
+
 LineChart speed_chart(const std::vector<RunHistory>& runs) {
   return {.title = "Tokens a second",
           .x_label = "step",
           .y_label = "tokens/s",
-          .series = step_curves(runs, &MetricsLine::tokens_per_second),
+          .series = step_curves(runs, &StepMetrics::tokens_per_second),
           .from_zero = true};
 }
 
@@ -232,9 +247,10 @@ std::string comparison_page(const std::vector<RunHistory>& runs) {
   const LineChart time{.title = "Time of a step",
                        .x_label = "step",
                        .y_label = "seconds",
-                       .series = step_curves(runs, &MetricsLine::step_seconds),
+                       .series = step_curves(runs, &StepMetrics::step_seconds),
                        .from_zero = true};
   sections.push_back({"Throughput", side_by_side({to_svg(speed_chart(runs)), to_svg(time)})});
+  std::ranges::move(order_sections(runs), std::back_inserter(sections));
   return html_page("Runs side by side", fmt::format("{} runs", runs.size()), sections);
 }
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "render/chart.h"
+#include "telemetry/html_page.h"
 #include "telemetry/run_history.h"
 
 namespace chimera {
@@ -29,9 +30,12 @@ struct Difference {
 /// steps.
 [[nodiscard]] std::string comparison_page(const std::vector<RunHistory>& runs);
 
+/// Returns a section with a line for each change of the order (changes_of_order()); none if there is none.
+[[nodiscard]] std::vector<Section> order_sections(const std::vector<RunHistory>& runs);
+
 /// X axis of a curve: the step, or the sum of the step times so far.
 enum class CurveOver { Steps, Seconds };
-/// Returns a chart of the losses of all runs.
+/// Returns a chart of the losses of all runs, in nats.
 [[nodiscard]] LineChart loss_chart(const std::vector<RunHistory>& runs, CurveOver over);
 /// Returns a chart of tokens per second over steps.
 [[nodiscard]] LineChart speed_chart(const std::vector<RunHistory>& runs);

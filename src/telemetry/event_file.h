@@ -29,7 +29,8 @@ namespace chimera {
 /// Returns whether the folder has event files, of any program.
 [[nodiscard]] bool has_events(const std::string& folder);
 
-/// An open event file. Records are written whole, and wait in memory while the disk is full (AppendFile in metrics.h).
+/// An open event file, for one thread. Records are written whole, and wait in memory while the disk is full (AppendFile
+/// in metrics.h).
 class EventFile {
  public:
   /// Creates the folder, and in it the file events.out.tfevents.TIME.HOST.PID. The file begins with a restart_event()

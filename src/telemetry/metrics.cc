@@ -132,6 +132,10 @@ std::string to_json_line(const StepMetrics& metrics) {
   if (metrics.parameters_hash) line += fmt::format(R"(, "parameters_hash": "{}")", *metrics.parameters_hash);
   if (metrics.workers) line += fmt::format(R"(, "workers": {})", *metrics.workers);
   if (!metrics.factors.empty()) line += fmt::format(R"(, "factors": [{:.3g}])", fmt::join(metrics.factors, ", "));
+  for (std::size_t i = 0; i < metrics.delays.size(); ++i)
+    line += fmt::format("{}[{:.3g}]", i == 0 ? ", \"delays\": [" : ", ", fmt::join(metrics.delays[i], ", "));
+  if (!metrics.delays.empty()) line += "]";
+  if (metrics.order) line += fmt::format(R"(, "order": {})", json_text(nlohmann::json(*metrics.order)));
   if (metrics.sample) line += fmt::format(R"(, "sample": {})", json_text(nlohmann::json(*metrics.sample)));
   return line + "}\n";
 }

@@ -6,6 +6,7 @@
 
 #include <sys/types.h>
 
+#include <array>
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
@@ -26,7 +27,7 @@ struct LossWatch {
   static constexpr std::int64_t kWarmUp = 20;         ///< Number of losses before the first check
   static constexpr double kMinDeviation = 1.0 / 256;  ///< Minimum of deviation(), relative to the mean
 
-  double mean = 0;
+  double mean = 0;          ///< Weighted mean of the losses
   double distance = 0;      ///< Weighted mean of loss minus preceding mean
   double variance = 0;      ///< Weighted variance of the distances
   std::int64_t losses = 0;  ///< Number of losses so far
@@ -42,7 +43,8 @@ struct LossWatch {
 };
 
 /// Appends whole records to a file. If the disk is full or fails, records wait in memory until a later write succeeds.
-/// The first failure and the recovery are reported on messages(). A pipe without a reader discards records.
+/// The first failure and the recovery are reported on messages(). A pipe without a reader discards records. For one
+/// thread.
 class AppendFile {
  public:
   /// `file` is open for appending, with `size` bytes. `name` is for messages.
@@ -65,29 +67,35 @@ class AppendFile {
 
 /// Results of a step, equal on all ranks.
 struct StepMetrics {
-  std::int64_t step = 0;  // from 1
-  double time = 0;        // seconds since 1970 at its end; 0: not known
-  double loss = 0;
-  double gradient_norm = 0;  // before clipping
+  std::int64_t step = 0;     // from 1
+  double time = 0;           // seconds since 1970 at its end; 0: not known
+  double loss = 0;           // mean over the mini-batch, in nats
+  double gradient_norm = 0;  // of all gradients, before clipping
   double learning_rate = 0;
   std::int64_t tokens = 0;  // tokens of the mini-batch
   double step_seconds = 0;
-  double tokens_per_second = 0;
-  double peak_memory_bytes = 0;             // memory of a process, or of its tensors on a GPU; the largest of all ranks
-  std::optional<double> used_memory_bytes;  // memory of a GPU that all processes use; the largest of all ranks
-  std::optional<double> allocation_retries;  // of a GPU's memory allocator since the start; the largest of all ranks
-  std::optional<double> op_sum_seconds;      // of rank 0 in all-reduces inside ops; only with tensor parallelism
-  bool is_skipped = false;             // no update: the loss or a gradient was not finite, or the step is excluded
-  std::int64_t skipped = 0;            // number of skipped steps since the run started or resumed
-  std::int64_t updates = 0;            // number of updates of each weight, over all attempts of the run
-  LossWatch loss_watch = {};           // state of the watch after this step
-  std::optional<double> utilization;   // MFU: model FLOPs over the machine's matrix-product throughput
-  std::optional<double> seconds_left;  // estimated from the last steps
-  std::optional<double> validation_loss;
-  std::optional<std::string> parameters_hash;  // only with --reduction canonical
-  std::optional<std::int64_t> workers;         // ranks that run, if some are lost (--recover reroute)
-  std::vector<double> factors;                 // [launched rank] that the order follows (--adapt all); empty: equal
-  std::optional<std::string> sample;           // text generated after --prompt
+  double tokens_per_second = 0;  // of all ranks together
+  double peak_memory_bytes = 0;  // memory of a process, or of its tensors on a GPU; the largest of all ranks
+  std::optional<double> used_memory_bytes = {};  // memory of a GPU that all processes use; the largest of all ranks
+  std::optional<double> allocation_retries =
+      {};                                     // of a GPU's memory allocator since the start; the largest of all ranks
+  std::optional<double> op_sum_seconds = {};  // seconds of rank 0 in sums inside ops; only with tensor parallelism
+  bool is_skipped = false;                  // no update: the loss or a gradient was not finite, or the step is excluded
+  std::int64_t skipped = 0;                 // number of skipped steps since the run started or resumed
+  std::int64_t updates = 0;                 // number of updates of each weight, over all attempts of the run
+  LossWatch loss_watch = {};                // state of the watch after this step
+  std::optional<double> utilization = {};   // MFU: model FLOPs over the machine's matrix-product throughput
+  std::optional<double> seconds_left = {};  // estimated from the last steps
+  std::optional<double> validation_loss = {};
+  std::optional<std::string> parameters_hash = {};  // only with --reduction canonical
+  std::optional<std::int64_t> workers = {};         // ranks that run, if some are lost (--recover reroute)
+  // With --adapt all, the speeds that the order of ops is made for. Factors are [launched rank]: 2 if its ops take
+  // twice as long; empty: all ranks are equally fast. A delay has two launched ranks and the seconds of a message
+  // between them
+  std::vector<double> factors = {};
+  std::vector<std::array<double, 3>> delays = {};
+  std::optional<std::string> order = {};   // how the order of ops changed before this step (--adapt all)
+  std::optional<std::string> sample = {};  // text generated after --prompt
 };
 
 /// Returns one JSON line with 17 significant digits. A loss or gradient norm that is not finite becomes null.

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <limits>
 #include <nlohmann/json.hpp>
@@ -37,27 +38,27 @@ std::optional<double> number_of(const Json& line, const char* field) {
   return found->get<double>();
 }
 
-MetricsLine parse_step(std::string_view text, const std::string& where) {
+StepMetrics parse_step(std::string_view text, const std::string& where) {
   const Json line = try_json(text);
   if (!line.is_object() || !line.contains("step") || !line["step"].is_number_integer()) {
     throw ConfigError(where +
                       ": this is not a step of a run; a metrics file has a JSON object with \"step\" on every line");
   }
-  const auto number = [&](const char* field) {
-    return number_of(line, field).value_or(std::numeric_limits<double>::quiet_NaN());
-  };
-  return {.step = line["step"].get<std::int64_t>(),
-          .loss = number("loss"),
-          .step_seconds = number_of(line, "step_seconds").value_or(0),
-          .tokens_per_second = number_of(line, "tokens_per_second").value_or(0),
-          .peak_memory_bytes = number_of(line, "peak_memory_bytes").value_or(0),
-          .used_memory_bytes = number_of(line, "used_memory_bytes"),
-          .learning_rate = number_of(line, "learning_rate"),
-          .gradient_norm = number_of(line, "grad_norm"),
-          .utilization = number_of(line, "mfu"),
-          .seconds_left = number_of(line, "eta_seconds"),
-          .validation_loss = number_of(line, "validation_loss"),
-          .workers = number_of(line, "workers")};
+  constexpr double kMissing = std::numeric_limits<double>::quiet_NaN();
+  StepMetrics metrics{.step = line["step"].get<std::int64_t>(),
+                      .loss = number_of(line, "loss").value_or(kMissing),
+                      .gradient_norm = number_of(line, "grad_norm").value_or(kMissing),
+                      .learning_rate = number_of(line, "learning_rate").value_or(kMissing),
+                      .step_seconds = number_of(line, "step_seconds").value_or(0),
+                      .tokens_per_second = number_of(line, "tokens_per_second").value_or(0),
+                      .peak_memory_bytes = number_of(line, "peak_memory_bytes").value_or(0),
+                      .used_memory_bytes = number_of(line, "used_memory_bytes"),
+                      .utilization = number_of(line, "mfu"),
+                      .seconds_left = number_of(line, "eta_seconds"),
+                      .validation_loss = number_of(line, "validation_loss")};
+  if (const auto workers = number_of(line, "workers")) metrics.workers = std::llround(*workers);
+  if (line.contains("order") && line["order"].is_string()) metrics.order = line["order"].get<std::string>();
+  return metrics;
 }
 
 constexpr std::size_t kMaxMetricsBytes = std::size_t{1} << 30;
@@ -90,8 +91,8 @@ std::string value_of(const Configuration& configuration, const std::string& fiel
   return found == configuration.end() ? otherwise : found->second;
 }
 
-std::vector<MetricsLine> parse_metrics(const std::string& path, const std::string& text) {
-  std::vector<MetricsLine> steps;
+std::vector<StepMetrics> parse_metrics(const std::string& path, const std::string& text) {
+  std::vector<StepMetrics> steps;
   std::size_t number = 1;
   std::size_t begin = 0;
   // A last line without an end may still be being written.
@@ -109,7 +110,7 @@ std::string metrics_path(const std::string& run) {
   const auto require_readable = [&](const std::string& path) {
     // The type `none` means an error other than absence, such as a folder that this user may not read.
     if (fs::status(path, none).type() != fs::file_type::none) return;
-    throw ConfigError(fmt::format("{}: cannot be read ({})", path, none.message()));
+    reject("{}: cannot be read ({})", path, none.message());
   };
   require_readable(run);
   if (!fs::is_directory(run, none)) {
@@ -139,6 +140,14 @@ RunHistory read_run(const std::string& path) {
   return run;
 }
 
+std::vector<std::string> changes_of_order(const RunHistory& run) {
+  std::vector<std::string> lines;
+  for (const StepMetrics& step : run.steps) {
+    if (step.order) lines.push_back(fmt::format("step {}: {}", step.step, *step.order));
+  }
+  return lines;
+}
+
 std::optional<std::int64_t> planned_steps(const RunHistory& run) {
   const std::string text = value_of(run.configuration, "hyperparameters.steps");
   // An absent field is an empty text, which gives 0.
@@ -164,7 +173,7 @@ RunResults summarize_run(const RunHistory& run) {
   RunResults figures{.steps = run.steps.back().step, .final_loss = run.steps.back().loss};
   std::vector<double> rates;
   std::vector<double> seconds;
-  for (const MetricsLine& step : run.steps) {
+  for (const StepMetrics& step : run.steps) {
     figures.peak_memory_bytes = std::max(figures.peak_memory_bytes, step.peak_memory_bytes);
     figures.total_seconds += step.step_seconds;
     if (step.validation_loss) {

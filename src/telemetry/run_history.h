@@ -10,46 +10,34 @@
 #include <utility>
 #include <vector>
 
+#include "telemetry/metrics.h"
+
 namespace chimera {
 
 /// Settings of a run: pairs of field and value, such as `layout.schedule` and `chimera`.
 using Configuration = std::vector<std::pair<std::string, std::string>>;
 
-/// Returns the fields of a nested JSON object. Names of nested fields are joined with dots.
+/// Returns the fields of a nested JSON object, in its order. Names of nested fields are joined with dots.
 [[nodiscard]] Configuration flatten(const nlohmann::ordered_json& record);
 
-/// Returns the configuration in the newest readable checkpoint in `folder`; empty if there is none.
+/// Returns the configuration of the run in the newest readable checkpoint in `folder`, without the state at its step;
+/// empty if there is none.
 [[nodiscard]] Configuration configuration_of(const std::string& folder);
 
 /// Returns the value of a field, or `otherwise` if the configuration lacks it.
 [[nodiscard]] std::string value_of(const Configuration& configuration, const std::string& field,
                                    const std::string& otherwise = "");
 
-/// A line of a metrics file, for one step. Times are in seconds, losses in nats. docs/metrics.md explains the fields.
-struct MetricsLine {
-  std::int64_t step = 0;  ///< from 1
-  double loss = 0;
-  double step_seconds = 0;
-  double tokens_per_second = 0;
-  double peak_memory_bytes = 0;
-  std::optional<double> used_memory_bytes = {};
-  std::optional<double> learning_rate = {};
-  std::optional<double> gradient_norm = {};
-  std::optional<double> utilization = {};
-  std::optional<double> seconds_left = {};
-  std::optional<double> validation_loss = {};
-  std::optional<double> workers = {};  ///< Ranks that run, if some are lost
-};
-
-/// Parses a metrics file (docs/metrics.md). Ignores an incomplete last line. Throws ConfigError, with `path` and line
-/// number, for a line that is not a step.
-[[nodiscard]] std::vector<MetricsLine> parse_metrics(const std::string& path, const std::string& text);
+/// Parses the lines of a metrics file (docs/metrics.md), without the state of the run at its steps. A loss, gradient
+/// norm or learning rate that a line lacks is not a number. Ignores an incomplete last line. Throws ConfigError, with
+/// `path` and line number, for a line that is not a step.
+[[nodiscard]] std::vector<StepMetrics> parse_metrics(const std::string& path, const std::string& text);
 
 /// A run as its files describe it.
 struct RunHistory {
   std::string name;     ///< Path as the user gave it
   std::string metrics;  ///< Path of the metrics file
-  std::vector<MetricsLine> steps;
+  std::vector<StepMetrics> steps;
   Configuration configuration;  ///< Empty if no checkpoint has it
 };
 
@@ -59,6 +47,9 @@ struct RunHistory {
 /// checkpoints in the folder of that file. Throws ConfigError if there is no such file, if it cannot be read, or if a
 /// line is not a step.
 [[nodiscard]] RunHistory read_run(const std::string& path);
+
+/// Returns a line for each change of the order of ops (--adapt all), such as `step 56: rank 1 takes ...`.
+[[nodiscard]] std::vector<std::string> changes_of_order(const RunHistory& run);
 
 /// Returns the number of steps of the whole run, or nullopt if its configuration does not have it.
 [[nodiscard]] std::optional<std::int64_t> planned_steps(const RunHistory& run);

@@ -2,11 +2,13 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <iterator>
+
 #include "render/chart.h"
 #include "render/encoding.h"
 #include "render/svg.h"
 #include "telemetry/comparison.h"
-#include "telemetry/html_page.h"
 
 namespace chimera {
 namespace {
@@ -30,7 +32,7 @@ std::string figures_list(const RunHistory& run) {
 LineChart memory_chart(const RunHistory& run) {
   Series memory{"largest process"};
   constexpr double kMiB = 1 << 20;
-  for (const MetricsLine& step : run.steps) memory.points.emplace_back(step.step, step.peak_memory_bytes / kMiB);
+  for (const StepMetrics& step : run.steps) memory.points.emplace_back(step.step, step.peak_memory_bytes / kMiB);
   return {.title = "Memory of the largest process so far",
           .x_label = "step",
           .y_label = "MiB resident",
@@ -38,11 +40,10 @@ LineChart memory_chart(const RunHistory& run) {
           .from_zero = true};
 }
 
-LineChart curve_chart(const RunHistory& run, const char* title, const char* label,
-                      std::optional<double> MetricsLine::*field) {
+LineChart curve_chart(const RunHistory& run, const char* title, const char* label, double StepMetrics::*field) {
   Series curve{title};
-  for (const MetricsLine& step : run.steps) {
-    if (step.*field) curve.points.emplace_back(step.step, *(step.*field));
+  for (const StepMetrics& step : run.steps) {
+    if (std::isfinite(step.*field)) curve.points.emplace_back(step.step, step.*field);
   }
   return {.title = title, .x_label = "step", .y_label = label, .series = {std::move(curve)}, .from_zero = true};
 }
@@ -93,13 +94,14 @@ std::string to_page(const RunPage& report) {
   sections.push_back({"Loss", side_by_side({to_svg(loss_chart({run}, CurveOver::Steps)),
                                             to_svg(loss_chart({run}, CurveOver::Seconds))})});
   sections.push_back({"Throughput and memory", side_by_side({to_svg(speed_chart({run})), to_svg(memory_chart(run))})});
+  std::ranges::move(order_sections({run}), std::back_inserter(sections));
   if (!report.forecasts.empty()) sections.push_back({"Predicted and measured", forecast_table(report)});
   if (!report.timelines.empty())
     sections.push_back({"One step, worker by worker", timeline_pictures(report.timelines)});
   sections.push_back(
       {"Optimization",
-       side_by_side({to_svg(curve_chart(run, "Gradient norm", "before clipping", &MetricsLine::gradient_norm)),
-                     to_svg(curve_chart(run, "Learning rate", "", &MetricsLine::learning_rate))})});
+       side_by_side({to_svg(curve_chart(run, "Gradient norm", "before clipping", &StepMetrics::gradient_norm)),
+                     to_svg(curve_chart(run, "Learning rate", "", &StepMetrics::learning_rate))})});
   if (!run.configuration.empty()) sections.push_back({"Configuration", configuration_table(run.configuration)});
   return html_page(run.name, report.subtitle, sections);
 }

@@ -23,7 +23,7 @@
 
 namespace chimera {
 
-/// Seconds of a step, by activity of a rank. Their sum is the step time.
+/// Mean seconds of a step, by activity of a rank. Their sum is the step time.
 struct SpeedParts {
   double ops = 0;       ///< Forwards, backwards and recomputations
   double messages = 0;  ///< Waits for messages of other stages, and for the ends of the rank's own sends
@@ -42,7 +42,7 @@ struct OpSpeed {
   double cpu_seconds = 0;  ///< Part of `seconds` in which the rank had a core; 0: unknown
 };
 
-/// Seconds and number of ops of one kind on one stage.
+/// Total seconds and number of ops of one kind on one stage.
 struct OpTotal {
   double seconds = 0;
   double count = 0;
@@ -61,7 +61,7 @@ inline constexpr double kStragglerRatio = 1.1;
 struct RankSpeed {
   int rank = 0;
   SpeedParts parts;
-  double elsewhere = 0;  ///< Seconds that the rank's ops take on other ranks; 0: no other rank runs all of these ops
+  double elsewhere = 0;  ///< Seconds of `parts.ops` on the other ranks, on average; 0: not all of these ops run there
   /// Returns how many times as long as elsewhere the ops take; 1 if unknown.
   [[nodiscard]] double slowdown() const { return elsewhere > 0 ? parts.ops / elsewhere : 1; }
   [[nodiscard]] bool is_straggler() const { return slowdown() >= kStragglerRatio; }

@@ -57,7 +57,7 @@ bool writes_to(const fs::path& files, const fs::path& file) {
 
 constexpr std::size_t kRecent = 20;  // steps in medians of rates and times
 
-std::vector<double> recent(const RunHistory& run, double MetricsLine::*field, std::size_t count) {
+std::vector<double> recent(const RunHistory& run, double StepMetrics::*field, std::size_t count) {
   std::vector<double> values;
   const std::size_t first = run.steps.size() > count ? run.steps.size() - count : 0;
   for (std::size_t i = first; i < run.steps.size(); ++i) values.push_back(run.steps[i].*field);
@@ -153,7 +153,7 @@ std::string state_in_words(const TopView& view) {
 std::string steps_as_text(const TopView& view, std::size_t columns) {
   const RunHistory& run = view.run;
   if (run.steps.empty()) return "no step yet\n";
-  const MetricsLine& last = run.steps.back();
+  const StepMetrics& last = run.steps.back();
   const auto planned = planned_steps(view);
   std::string text = fmt::format("step      {}", last.step);
   if (planned) {
@@ -162,26 +162,27 @@ std::string steps_as_text(const TopView& view, std::size_t columns) {
   }
   if (const auto left = seconds_left(view)) text += "   ETA " + duration_text(*left);
   text += fmt::format("\nloss      {:.4f}", last.loss);
-  const auto losses = recent(run, &MetricsLine::loss, kRecent);
+  const auto losses = recent(run, &StepMetrics::loss, kRecent);
   text += fmt::format("   median of the last {} {:.4f}", counted(losses.size(), "step"), median_of(losses));
   for (auto step = run.steps.rbegin(); step != run.steps.rend(); ++step) {
     if (!step->validation_loss) continue;
     text += fmt::format("   validation {:.4f} (step {})", *step->validation_loss, step->step);
     break;
   }
-  text += fmt::format("\n          {}\n", sparkline(recent(run, &MetricsLine::loss, run.steps.size()), columns - 12));
-  const double seconds = median_of(recent(run, &MetricsLine::step_seconds, kRecent));
+  text += fmt::format("\n          {}\n", sparkline(recent(run, &StepMetrics::loss, run.steps.size()), columns - 12));
+  const double seconds = median_of(recent(run, &StepMetrics::step_seconds, kRecent));
   text += fmt::format("speed     {:.0f} tokens/s   {:.3f} s a step",
-                      median_of(recent(run, &MetricsLine::tokens_per_second, kRecent)), seconds);
+                      median_of(recent(run, &StepMetrics::tokens_per_second, kRecent)), seconds);
   if (last.utilization) text += "   MFU " + mfu_text(*last.utilization);
-  if (last.workers) text += fmt::format("   {:.0f} workers are left", *last.workers);
+  if (last.workers) text += fmt::format("   {} workers are left", *last.workers);
   text += fmt::format("\n          {}\n",
-                      sparkline(recent(run, &MetricsLine::tokens_per_second, run.steps.size()), columns - 12));
+                      sparkline(recent(run, &StepMetrics::tokens_per_second, run.steps.size()), columns - 12));
   const std::size_t hundred = std::min<std::size_t>(run.steps.size(), 100);
   const auto slowest = std::max_element(run.steps.end() - static_cast<std::ptrdiff_t>(hundred), run.steps.end(),
                                         [](const auto& a, const auto& b) { return a.step_seconds < b.step_seconds; });
   text += fmt::format("          slowest of the last {}: step {}, {:.3f} s, {:.1f} times the median\n", hundred,
                       slowest->step, slowest->step_seconds, seconds > 0 ? slowest->step_seconds / seconds : 1);
+  if (const auto changes = changes_of_order(run); !changes.empty()) text += "order     " + changes.back() + "\n";
   if (last.used_memory_bytes) {
     text += fmt::format("memory    of one GPU: {} in use, tensors {} at most\n", bytes_text(*last.used_memory_bytes),
                         bytes_text(last.peak_memory_bytes));
@@ -308,11 +309,12 @@ std::string to_json(const TopView& view) {
   const bool has_steps = !view.run.steps.empty();
   json["step"] = has_steps ? view.run.steps.back().step : 0;
   if (has_steps) {
-    const MetricsLine& last = view.run.steps.back();
+    const StepMetrics& last = view.run.steps.back();
     json["loss"] = last.loss;
-    json["workers"] = last.workers ? OrderedJson(std::llround(*last.workers)) : OrderedJson();
-    json["tokens_per_second"] = median_of(recent(view.run, &MetricsLine::tokens_per_second, kRecent));
-    json["step_seconds"] = median_of(recent(view.run, &MetricsLine::step_seconds, kRecent));
+    json["workers"] = or_null(last.workers);
+    json["order_changes"] = changes_of_order(view.run);
+    json["tokens_per_second"] = median_of(recent(view.run, &StepMetrics::tokens_per_second, kRecent));
+    json["step_seconds"] = median_of(recent(view.run, &StepMetrics::step_seconds, kRecent));
     json["peak_memory_bytes"] = last.peak_memory_bytes;
     if (last.used_memory_bytes) json["used_memory_bytes"] = *last.used_memory_bytes;
   }

@@ -21,7 +21,7 @@ namespace chimera {
 struct LiveRank {
   std::int64_t step = 0;  ///< From 1; 0 outside of steps
   std::string doing;      ///< Op (stage, kind, micro-batch) such as `1B3`, or another activity such as `start-up`
-  double waiting = 0;     ///< Fraction of the time spent waiting for other ranks
+  double waiting = 0;     ///< Fraction of the samples of watch() in which it waited for other ranks
   pid_t process = 0;      ///< 0: unknown
   bool is_here = true;    ///< False if the process has ended, or runs on another host; `doing` then says which
 };
@@ -36,7 +36,8 @@ class LiveRun {
   [[nodiscard]] pid_t process() const { return process_; }
   /// Returns the number of steps of the job; 0: unknown.
   [[nodiscard]] std::int64_t steps() const { return page_ ? page_->steps() : 0; }
-  /// Samples all ranks about 1000 times per second for `time`. Empty if the progress page is not accessible.
+  /// Samples all ranks about 1000 times per second for `time`, and blocks meanwhile. Returns [rank]; empty if the
+  /// progress page is not accessible.
   [[nodiscard]] std::vector<LiveRank> watch(std::chrono::milliseconds time) const;
 
  private:

@@ -5,11 +5,7 @@
 // text, and one for the normalized text.
 
 #include <array>
-#include <cstdint>
-#include <string>
-#include <string_view>
 #include <utility>
-#include <vector>
 
 #include "tokenizer/tokenizer.h"
 

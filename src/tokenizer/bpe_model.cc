@@ -1,16 +1,11 @@
 #include "tokenizer/bpe_model.h"
 
-#include <fmt/format.h>
 #include <algorithm>
-#include <array>
-#include <cstdint>
 #include <functional>
 #include <limits>
 #include <queue>
 #include <unordered_set>
-#include <vector>
 
-#include "core/error.h"
 #include "core/printable.h"
 #include "core/reject.h"
 #include "tokenizer/byte_alphabet.h"

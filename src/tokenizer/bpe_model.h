@@ -7,9 +7,7 @@
 
 #include <memory>
 #include <optional>
-#include <string>
 #include <utility>
-#include <vector>
 
 #include "tokenizer/word_cache.h"
 

@@ -1,10 +1,7 @@
 #include "tokenizer/bpe_trainer.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <set>
 
 #include "core/json.h"

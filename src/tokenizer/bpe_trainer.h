@@ -4,11 +4,7 @@
 // text, train_bpe() learns merges of their bytes, and to_tokenizer_json() writes a tokenizer.json for any reader of the
 // format.
 
-#include <cstdint>
-#include <string>
-#include <string_view>
 #include <utility>
-#include <vector>
 
 #include "tokenizer/word_cache.h"
 
@@ -17,7 +13,7 @@ namespace chimera {
 /// Frequencies of the words of a text, as GPT-2's pattern divides it (WordPattern::Gpt2).
 class WordCounts {
  public:
-  /// Counts the words of a text, line by line.
+  /// Adds the words of a text, line by line, to the counts.
   void add(std::string_view text);
 
   [[nodiscard]] const TextMap<std::int64_t>& counts() const { return counts_; }
@@ -32,7 +28,7 @@ struct BpeTraining {
   /// Distinct texts. In byte-level BPE, every byte has a printable letter; a special token that is the letter of a byte
   /// also represents this byte.
   std::vector<std::string> special_tokens = {"<|endoftext|>"};
-  std::int64_t min_frequency = 0;  ///< pairs that occur less often are not merged
+  std::int64_t min_frequency = 0;  ///< pairs that occur less often are not merged; 0 is as 1
 };
 
 /// A learned vocabulary.

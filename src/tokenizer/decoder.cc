@@ -3,9 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <algorithm>
-#include <array>
 #include <charconv>
-#include <optional>
 #include <utility>
 
 #include "tokenizer/byte_alphabet.h"

@@ -4,11 +4,6 @@
 // which a tokenizer.json names. Each step gets a list of texts, at first the texts of the tokens, and returns another
 // list. The texts of the last list are joined.
 
-#include <string>
-#include <string_view>
-#include <variant>
-#include <vector>
-
 #include "tokenizer/normalizer.h"
 
 namespace chimera {
@@ -33,7 +28,7 @@ struct StripDecoding {
 /// Replaces a sign for blanks by blanks (Metaspace in tokenizer.json).
 struct BlankSignDecoding {
   std::string sign;
-  bool drop_first = true;  ///< whether to remove the signs of the first text instead
+  bool drop_first = true;  ///< whether the signs of the first text are removed, and not replaced by blanks
 };
 using DecodingStep = std::variant<ByteLevelDecoding, WordPieceDecoding, ReplaceStep, ByteFallbackDecoding, FuseDecoding,
                                   StripDecoding, BlankSignDecoding>;

@@ -4,8 +4,6 @@
 // and for single fields. An unsupported feature is an error, because the ids of tokens would be wrong if it were
 // ignored. All functions throw ConfigError with the position in the file.
 
-#include <vector>
-
 #include "core/json_value.h"
 #include "tokenizer/pipeline_tokenizer.h"
 #include "tokenizer/word_cache.h"

@@ -9,10 +9,6 @@
 // tokens of the model, such as [CLS]. pipeline_json.h reads the parts from a file. A long text may be cut at positions
 // that no token contains (Tokenizer::find_cut()), so that blocks can be encoded in parallel.
 
-#include <memory>
-#include <string>
-#include <vector>
-
 #include "tokenizer/added_tokens.h"
 #include "tokenizer/decoder.h"
 #include "tokenizer/normalizer.h"
@@ -22,7 +18,7 @@
 
 namespace chimera {
 
-/// Stands for the ids of the text in PipelineParts::input.
+/// Placeholder for the ids of the text in PipelineParts::input.
 inline constexpr TokenId kTextPlace = -1;
 
 /// The parts of a tokenizer, in the order of the picture.
@@ -38,6 +34,7 @@ struct PipelineParts {
   std::string end_of_document;
 };
 
+/// Makes a tokenizer of these parts, which must fit together: `model` and `added` use the ids of `vocabulary`.
 [[nodiscard]] std::unique_ptr<Tokenizer> make_pipeline_tokenizer(PipelineParts parts);
 
 }  // namespace chimera

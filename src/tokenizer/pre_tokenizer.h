@@ -24,7 +24,7 @@ enum class WordPattern : std::uint8_t {
   Qwen2,   ///< as Llama3, but single digits
 };
 
-/// Returns the end of the word that starts at `start`.
+/// Returns the end (byte position) of the word that starts at `start`, which is before the end of the text.
 [[nodiscard]] std::size_t word_end(WordPattern pattern, std::string_view text, std::size_t start);
 
 /// Divides a text by a pattern.

@@ -33,7 +33,9 @@ class Tokenizer {
  public:
   virtual ~Tokenizer() = default;
 
+  /// Returns the smallest number that is above all ids, also those of added tokens.
   [[nodiscard]] virtual std::int64_t vocabulary_size() const = 0;
+  /// Returns a new encoder for one thread. The tokenizer must outlive it.
   [[nodiscard]] virtual std::unique_ptr<Encoder> make_encoder() const = 0;
 
   /// Returns the id of a token of the vocabulary or of an added token, such as "<|endoftext|>"; nullopt if there is
@@ -63,9 +65,10 @@ class Tokenizer {
 /// Returns the ids of a text, by a temporary Encoder.
 [[nodiscard]] TokenIds encode(const Tokenizer& tokenizer, std::string_view text);
 
-/// Decodes ids one by one, for text that is shown while it is generated.
+/// Decodes ids one by one, for text that is shown while it is generated. Not thread-safe. Borrows the tokenizer.
 class StreamDecoder {
  public:
+  /// `with_special` is as in Tokenizer::decode().
   explicit StreamDecoder(const Tokenizer& tokenizer, bool with_special = false)
       : tokenizer_(tokenizer), with_special_(with_special) {}
 

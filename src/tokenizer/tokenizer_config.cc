@@ -1,7 +1,5 @@
 #include "tokenizer/tokenizer_config.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 
 #include "core/choices.h"

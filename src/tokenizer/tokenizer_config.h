@@ -7,8 +7,6 @@
 // settings that would lead to other token ids.
 
 #include <map>
-#include <string>
-#include <vector>
 
 #include "tokenizer/added_tokens.h"
 #include "tokenizer/normalizer.h"

@@ -1,13 +1,9 @@
 #include "tokenizer/tokenizer_folder.h"
 
 #include <algorithm>
-#include <filesystem>
-#include <map>
 #include <set>
-#include <utility>
 
 #include "core/content.h"
-#include "core/error.h"
 #include "core/files.h"
 #include "core/printable.h"
 #include "core/reject.h"

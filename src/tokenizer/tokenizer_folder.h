@@ -6,11 +6,6 @@
 // text, generation and exports call open_tokenizer().
 
 #include <array>
-#include <map>
-#include <memory>
-#include <optional>
-#include <string>
-#include <vector>
 
 #include "tokenizer/tokenizer.h"
 #include "tokenizer/tokenizer_config.h"

@@ -1,10 +1,7 @@
 #include "tokenizer/tokenizer_json.h"
 
-#include <fmt/format.h>
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <set>
-#include <utility>
 
 #include "core/choices.h"
 #include "core/json.h"

@@ -4,10 +4,6 @@
 // from text to ids and back. Chimera reads the files of BPE and WordPiece tokenizers, and writes a file for byte
 // tokens. Malformed or unsupported content is a ConfigError that names file and position.
 
-#include <memory>
-#include <string>
-#include <vector>
-
 #include "tokenizer/tokenizer.h"
 #include "tokenizer/tokenizer_config.h"
 

@@ -27,9 +27,11 @@ enum CharacterClass : std::uint16_t {
 /// [code point]: its properties, a sum of CharacterClass bits.
 using CharacterTable = std::vector<std::uint16_t>;
 
+/// Returns the table of all code points. Its first call takes time to make it; thread-safe.
 [[nodiscard]] const CharacterTable& character_table();
 
-/// Returns the character at `position`, and moves `position` behind it. An invalid byte is returned as U+FFFD.
+/// Returns the character at `position`, which is before the end of the text, and moves `position` behind it. An invalid
+/// byte is returned as U+FFFD.
 [[nodiscard]] char32_t next_character(std::string_view text, std::size_t& position);
 /// Returns the character that ends at `position` > 0.
 [[nodiscard]] char32_t character_before(std::string_view text, std::size_t position);

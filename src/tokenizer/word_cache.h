@@ -5,19 +5,14 @@
 // the cache.
 
 #include <algorithm>
-#include <cstdint>
 #include <cstring>
-#include <span>
-#include <string>
-#include <string_view>
 #include <unordered_map>
-#include <vector>
 
 #include "tokenizer/tokenizer.h"
 
 namespace chimera {
 
-/// Hash with which a TextMap is searched by std::string_view, without a copy of the text.
+/// Hash of a TextMap, a map by text that can be searched by std::string_view without a copy.
 struct TextHash {
   using is_transparent = void;
   std::size_t operator()(std::string_view text) const { return std::hash<std::string_view>{}(text); }
@@ -114,7 +109,8 @@ class WordModel {
   /// Appends the ids of the word's tokens to `ids`. The word must not be empty. `cache` may hold words of this model
   /// only.
   virtual void encode(std::string_view word, TokenIds& ids, WordCache& cache) const = 0;
-  /// Returns true if no token of `word` can extend across byte `place`; false if this is not certain.
+  /// Returns true if no token of `word` can extend across `place` (the number of bytes before the place); false if this
+  /// is not certain.
   [[nodiscard]] virtual bool splits_at(std::string_view word, std::size_t place) const = 0;
 };
 

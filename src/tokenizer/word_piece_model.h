@@ -5,7 +5,6 @@
 // unknown words.
 
 #include <memory>
-#include <string>
 
 #include "tokenizer/word_cache.h"
 

@@ -13,12 +13,13 @@
 #include "core/error.h"
 #include "core/files.h"
 #include "core/json.h"
+#include "passes/unroll.h"
 #include "render/html.h"
 #include "render/text_table.h"
 #include "render/timeline_json.h"
 #include "schedule/schedule_csv.h"
 #include "schedule/schedule_json.h"
-#include "search/limits.h"
+#include "search/instance.h"
 #include "search/search.h"
 #include "simulate/costs_json.h"
 #include "simulate/explain.h"
@@ -42,6 +43,12 @@ std::string percent(double share) { return fmt::format("{:.1f} %", 100 * share);
 
 double peak_of(const Timeline& timeline) {
   return std::ranges::max(timeline.workers, {}, &WorkerTimeline::peak_stage_units).peak_stage_units;
+}
+
+/// Returns a timeline with the time from step to step as `period`. If steps overlap, it has a second step, which starts
+/// as the ranks leave the first one.
+Timeline simulate_steps(const Schedule& schedule, const CostModel& costs) {
+  return costs.steps_overlap ? simulate(unroll(schedule, 2), costs, {.steps = 2}) : simulate(schedule, costs);
 }
 
 /// Returns whether stages are placed as torch's schedules place them: in a loop, or in a V.
@@ -150,21 +157,16 @@ void find_better(TraceDiagnosis& diagnosis, double search_seconds) {
   const auto workers = std::ssize(ran.workers);
   const double peak = peak_of(diagnosis.simulated);
   const auto replicas = static_cast<std::int64_t>(ran.placement.num_replicas());
-  const auto has = [&](OpKind kind) {
-    return std::ranges::any_of(ran.workers, [&](const auto& ops) {
-      return std::ranges::any_of(ops, [&](const Op& op) { return op.kind == kind; });
-    });
-  };
   // Halves of a backward are measured if the trace has them. Otherwise, trace_costs() estimates them.
-  const bool measured_split = has(OpKind::BackwardInput);
+  const bool measured_split = has_split_backwards(ran);
   const auto host = trace_host_seconds(trace);
   std::map<std::pair<std::string, std::int64_t>, BetterSchedule> best;
   const auto consider = [&](Schedule schedule) {
     const CostModel costs = costs_of_cut(diagnosis.costs, schedule.stages, host);
-    const Timeline timeline = simulate(schedule, costs);
-    const double seconds = timeline.makespan;
+    const Timeline timeline = simulate_steps(schedule, costs);
+    const double seconds = timeline.period;
     // A predicted gain below the error of predictions is not worth a change of the trainer.
-    if (seconds >= kWorthwhile * diagnosis.simulated.makespan) return;
+    if (seconds >= kWorthwhile * diagnosis.simulated.period) return;
     BetterSchedule better{.seconds = seconds, .peak_units = peak_of(timeline)};
     better.replicas = static_cast<std::int64_t>(schedule.placement.num_replicas());
     // A second copy of the weights is memory too, which the units of activations do not count.
@@ -209,27 +211,24 @@ std::string better_file(const BetterSchedule& better, std::size_t index) {
   return fmt::format("better-{}.{}", index + 1, better.runs_in_torch ? "csv" : "json");
 }
 
-WorkerParts mean_parts(const Trace& trace, std::size_t worker) {
-  WorkerParts sum;
-  const double share = 1 / static_cast<double>(trace.steps.size());
-  for (const TraceStep& step : trace.steps) {
-    const WorkerParts& parts = step.parts[worker];
-    for (std::size_t kind = 0; kind < kOpKinds; ++kind) sum.ops[kind] += share * parts.ops[kind];
-    for (const auto part :
-         {&WorkerParts::late, &WorkerParts::transit, &WorkerParts::messages, &WorkerParts::sums, &WorkerParts::gathers,
-          &WorkerParts::optimizer, &WorkerParts::ends, &WorkerParts::host, &WorkerParts::inside})
-      sum.*part += share * parts.*part;
-  }
-  return sum;
-}
-
-/// The parts with their names in text and JSON.
+/// Returns the parts with their names in text and JSON.
 std::vector<std::pair<const char*, double>> named_parts(const WorkerParts& parts) {
   return {{"forward", parts.ops[0]},         {"backward", parts.ops[1]},    {"input gradient", parts.ops[2]},
           {"weight gradient", parts.ops[3]}, {"late ops", parts.late},      {"in transit", parts.transit},
           {"messages", parts.messages},      {"sums", parts.sums},          {"gathers", parts.gathers},
           {"optimizer", parts.optimizer},    {"start and end", parts.ends}, {"host", parts.host},
           {"gaps in ops", parts.inside}};
+}
+
+/// Returns the worker's parts of a step, on average over the steps.
+std::vector<std::pair<const char*, double>> mean_parts(const Trace& trace, std::size_t worker) {
+  auto sum = named_parts({});
+  for (const TraceStep& step : trace.steps) {
+    const auto parts = named_parts(step.parts[worker]);
+    for (std::size_t p = 0; p < sum.size(); ++p)
+      sum[p].second += parts[p].second / static_cast<double>(trace.steps.size());
+  }
+  return sum;
 }
 
 /// A pair of workers, with all seconds that the first waited for the second, and its longest wait.
@@ -261,7 +260,7 @@ std::string where_text(const Trace& trace) {
   std::vector<std::vector<std::string>> rows = {{"rank"}};
   std::vector<std::vector<std::pair<const char*, double>>> parts;
   for (std::size_t w = 0; w < trace.ranks.size(); ++w) {
-    parts.push_back(named_parts(mean_parts(trace, w)));
+    parts.push_back(mean_parts(trace, w));
     rows.push_back({std::to_string(trace.ranks[w])});
   }
   for (std::size_t p = 0; p < parts.front().size(); ++p) {
@@ -313,59 +312,53 @@ std::string costs_text(const TraceDiagnosis& diagnosis) {
 
 std::string replay_text(const TraceDiagnosis& diagnosis) {
   const double measured = diagnosis.trace.step_seconds();
-  const double difference = diagnosis.simulated.makespan / measured - 1;
+  const double difference = diagnosis.simulated.period / measured - 1;
   std::string text = fmt::format("replay: with these costs a simulated step takes {} s, {} {} than measured\n",
-                                 seconds_text(diagnosis.simulated.makespan), percent(std::abs(difference)),
+                                 seconds_text(diagnosis.simulated.period), percent(std::abs(difference)),
                                  difference < 0 ? "less" : "more");
-  // The simulator has one time per op of a stage and no steps that overlap: these are the usual reasons.
+  // The simulator has one time per op of a stage: these are the usual reasons.
   if (std::abs(difference) > kUnexplained) {
     text += fmt::format("  unexplained: {} s of a step, such as {}\n",
-                        seconds_text(std::abs(measured - diagnosis.simulated.makespan)),
+                        seconds_text(std::abs(measured - diagnosis.simulated.period)),
                         difference < 0 ? "ops of uneven time, for which other ranks wait, or ranks that shared cores"
-                                       : "ops that overlap on the device, or steps that overlap");
+                                       : "ops that overlap on the device");
   }
   return text;
 }
 
 std::string better_text(const TraceDiagnosis& diagnosis) {
   if (diagnosis.better.empty()) return "better: no schedule of these micro-batches is predicted to be faster\n";
-  std::vector<std::vector<std::string>> rows = {{"schedule", "stages", "seconds", "gain", "in flight", "file", "note"}};
+  std::vector<std::vector<std::string>> rows = {{"schedule", "stages", "seconds", "gain", "in flight", "file"}};
+  const auto& share = diagnosis.trace.weight_share;
+  const std::string split =
+      share ? fmt::format("weight gradients taken as {} of backwards, by operators", percent(*share))
+            : "weight gradients assumed to be half of backwards";
+  std::map<std::string, std::vector<std::string>> files;  // [note]
   bool runs_in_torch = false;
   for (std::size_t i = 0; i < diagnosis.better.size(); ++i) {
     const BetterSchedule& better = diagnosis.better[i];
-    std::vector<std::string> notes;
-    if (better.replicas > 1)
-      notes.push_back(fmt::format("{} copies of the weights, without the sums of their gradients", better.replicas));
-    if (!better.within_memory) notes.emplace_back("needs more memory");
-    if (better.splits_stages) notes.emplace_back("stages assumed to divide evenly");
-    if (better.splits_backward)
-      notes.push_back(diagnosis.trace.weight_share
-                          ? fmt::format("weight gradients taken as {} of backwards, by operators",
-                                        percent(*diagnosis.trace.weight_share))
-                          : "weight gradients assumed to be half of backwards");
-    if (!better.runs_in_torch) notes.emplace_back("runs in chimera");
+    const std::string file = better_file(better, i);
+    const auto note = [&](bool holds, const std::string& text) {
+      if (holds) files[text].push_back(file);
+    };
+    note(better.replicas > 1,
+         fmt::format("{} copies of the weights, without the sums of their gradients", better.replicas));
+    note(!better.within_memory, "need more memory");
+    note(better.splits_stages, "stages assumed to divide evenly");
+    note(better.splits_backward, split);
+    note(!better.runs_in_torch, "run in chimera");
     runs_in_torch = runs_in_torch || better.runs_in_torch;
     rows.push_back({better.schedule.name, std::to_string(better.schedule.stages), seconds_text(better.seconds),
-                    percent(1 - better.seconds / diagnosis.simulated.makespan),
-                    fmt::format("{:.4g}", better.peak_units), better_file(better, i),
-                    fmt::format("{}", fmt::join(notes, "; "))});
+                    percent(1 - better.seconds / diagnosis.simulated.period), fmt::format("{:.4g}", better.peak_units),
+                    file});
   }
   const double own = peak_of(diagnosis.simulated);
   std::string text = fmt::format(
       "better: predicted steps of other schedules (the traced one holds {:.4g} micro-batches in flight)\n{}", own,
       text_table(rows, 1));
+  for (const auto& [note, names] : files) text += fmt::format("{}: {}\n", note, fmt::join(names, ", "));
   if (runs_in_torch) text += "--output DIR writes the files; torch runs a CSV by _PipelineScheduleRuntime._load_csv\n";
   return text;
-}
-
-nlohmann::ordered_json parts_json(const WorkerParts& parts) {
-  nlohmann::ordered_json json;
-  for (const auto& [name, seconds] : named_parts(parts)) {
-    std::string key = name;
-    std::ranges::replace(key, ' ', '_');
-    json[key] = seconds;
-  }
-  return json;
 }
 
 Panel measured_panel(const TraceDiagnosis& diagnosis) {
@@ -415,13 +408,14 @@ TraceDiagnosis diagnose_trace(Trace trace, double search_seconds) {
   diagnosis.trace = std::move(trace);
   const Schedule& schedule = diagnosis.trace.schedule;
   diagnosis.simulated = simulate(schedule, diagnosis.costs);
+  diagnosis.simulated.period = simulate_steps(schedule, diagnosis.costs).period;
   CostModel even = diagnosis.costs;
   for (const auto time : kStageTimes) {
     double sum = 0;
     for (const StageCosts& stage : even.stages) sum += stage.*time;
     for (StageCosts& stage : even.stages) stage.*time = sum / static_cast<double>(even.stages.size());
   }
-  diagnosis.even_seconds = simulate(schedule, even).makespan;
+  diagnosis.even_seconds = simulate_steps(schedule, even).period;
   find_outliers(diagnosis);
   find_better(diagnosis, search_seconds);
   return diagnosis;
@@ -458,8 +452,8 @@ nlohmann::ordered_json to_json(const TraceDiagnosis& diagnosis) {
                                  {"waits", nlohmann::ordered_json::array()}};
   for (const TraceStep& step : trace.steps) json["steps"].push_back(step.seconds);
   for (std::size_t w = 0; w < trace.ranks.size(); ++w) {
-    json["parts"].push_back({{"rank", trace.ranks[w]}});
-    json["parts"].back().update(parts_json(mean_parts(trace, w)));
+    nlohmann::ordered_json& parts = json["parts"].emplace_back(nlohmann::ordered_json{{"rank", trace.ranks[w]}});
+    for (const auto& [name, seconds] : mean_parts(trace, w)) parts[json_key(name)] = seconds;
   }
   for (const Blame& blame : blames_of(trace)) {
     json["waits"].push_back({{"rank", trace.ranks[blame.longest.op.worker]},
@@ -469,8 +463,8 @@ nlohmann::ordered_json to_json(const TraceDiagnosis& diagnosis) {
                              {"waits_for", op_text(trace.schedule, blame.longest.waits_for)}});
   }
   json["findings"] = diagnosis.findings;
-  json["simulated_seconds"] = diagnosis.simulated.makespan;
-  json["difference"] = diagnosis.simulated.makespan / measured - 1;
+  json["simulated_seconds"] = diagnosis.simulated.period;
+  json["difference"] = diagnosis.simulated.period / measured - 1;
   json["even_seconds"] = diagnosis.even_seconds;
   json["peak_in_flight"] = peak_of(diagnosis.simulated);
   json["better"] = nlohmann::ordered_json::array();

@@ -4,7 +4,6 @@
 
 #include <array>
 #include <nlohmann/json_fwd.hpp>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,41 +14,45 @@
 
 namespace chimera {
 
-/// A faster schedule of the same micro-batches and workers.
+/// A schedule of the same micro-batches and workers with a shorter predicted step.
 struct BetterSchedule {
   Schedule schedule;
-  double seconds = 0;     // Predicted step
-  double peak_units = 0;  // Activations in flight on the worker with most, in stage units
-  std::int64_t replicas = 1;
-  bool within_memory = true;  // Whether it holds no more activations and weights than the traced schedule
-  bool runs_in_torch = false;
+  double seconds = 0;            // Predicted time of a step
+  double peak_units = 0;         // Activations in flight on the worker with most, in stage units
+  std::int64_t replicas = 1;     // Copies of the model, and hence of the weights
+  bool within_memory = true;     // Whether it holds no more activations and weights than the traced schedule
+  bool runs_in_torch = false;    // Whether stages are placed as torch places them: in a loop or a V
   bool splits_stages = false;    // Whether its stages are parts of the traced ones
   bool splits_backward = false;  // Whether the times of I and W are not measured
 };
 
+/// What diagnose_trace() has found. All times are in seconds.
 struct TraceDiagnosis {
   Trace trace;
   CostModel costs;
-  Timeline simulated;
+  Timeline simulated;                 // A step of its own; `period` is the time from step to step
   double even_seconds = 0;            // Predicted step if all stages took equal time
   std::vector<std::string> findings;  // Outliers, by name
   std::vector<BetterSchedule> better;
 };
 
-/// `search_seconds` limits the search for a better order; 0: no search.
+/// Simulates the traced schedule and all known_schedules() with the measured costs. With `search_seconds` above 0, also
+/// searches for a better order of ops for so many seconds, if there is one replica and at most 20,000 ops.
 [[nodiscard]] TraceDiagnosis diagnose_trace(Trace trace, double search_seconds);
 
 /// Returns the costs of another number of equal stages, assuming that the time within a traced stage is evenly spread,
-/// but for `host`, by kind, which an op takes whatever its size.
+/// except for `host` [kind], the seconds that an op takes whatever its size.
 [[nodiscard]] CostModel costs_of_cut(const CostModel& costs, std::int64_t stages,
                                      const std::array<double, kOpKinds>& host = {});
 
+/// Return the report of `chimera diagnose` as text and as JSON.
 [[nodiscard]] std::string to_text(const TraceDiagnosis& diagnosis);
 [[nodiscard]] nlohmann::ordered_json to_json(const TraceDiagnosis& diagnosis);
 /// Returns the step of median time as measured, and as simulated.
 [[nodiscard]] std::vector<Panel> panels_of(const TraceDiagnosis& diagnosis);
 
-/// Writes costs.json, ran.csv, better-1.csv (or .json, if torch cannot run it) and so on, and timeline.html.
+/// Writes costs.json, ran.csv, better-1.csv (or .json, if torch cannot run it) and so on, and timeline.html into the
+/// folder, which it creates. Throws as write_whole() and to_html() do.
 void write_diagnosis(const TraceDiagnosis& diagnosis, const std::string& folder);
 
 }  // namespace chimera

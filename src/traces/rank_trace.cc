@@ -16,7 +16,6 @@
 #include <utility>
 
 #include "core/error.h"
-#include "core/printable.h"
 
 // A TraceReader walks over the events of one file once, without a tree of the JSON in memory: traces have millions of
 // events. take() sorts them into ranges of the pipeline (annotations), operators of the host, launches and kernels.
@@ -446,7 +445,9 @@ class TraceReader {
       if (o.kind != Operator::Other) nodes += o.seconds;
       if (o.kind == Operator::WeightNode) weights += o.seconds;
       // The backward of a product computes two products of the same size, one for the weight.
-      if (o.kind == Operator::ProductNode) weights += o.seconds / 2;
+      if (o.kind != Operator::ProductNode) continue;
+      weights += o.seconds / 2;
+      ++range.weight_groups;
     }
     range.covered = cover(intervals, range.start, range.end);
     if (range.op.kind == OpKind::Backward && nodes > 0) range.weight_products = weights / nodes;

@@ -7,14 +7,12 @@
 #include <cmath>
 #include <cstring>
 #include <filesystem>
-#include <functional>
 #include <limits>
 #include <map>
-#include <numeric>
 #include <set>
 
 #include "check/check_schedule.h"
-#include "core/error.h"
+#include "core/reject.h"
 #include "generate/registry.h"
 #include "schedule/dependencies.h"
 #include "simulate/summary.h"
@@ -56,18 +54,16 @@ void require_one_run(const std::vector<RankTrace>& ranks) {
     const RankTrace& first = ranks.front();
     const RankTrace& rank = ranks[i];
     if (rank.world_size != first.world_size) {
-      throw ConfigError(fmt::format("{}: a run of {} ranks, but {} is of a run of {} ranks; give the files of one run",
-                                    rank.file, rank.world_size, first.file, first.world_size));
+      reject("{}: a run of {} ranks, but {} is of a run of {} ranks; give the files of one run", rank.file,
+             rank.world_size, first.file, first.world_size);
     }
     for (std::size_t j = 0; j < i; ++j) {
       if (ranks[j].rank != rank.rank) continue;
-      throw ConfigError(
-          fmt::format("{}: rank {}, like {}; give each rank's file once", rank.file, rank.rank, ranks[j].file));
+      reject("{}: rank {}, like {}; give each rank's file once", rank.file, rank.rank, ranks[j].file);
     }
     const double apart = std::abs(static_cast<double>(rank.origin - first.origin)) * kNanosecond;
     if (apart > kFarApart) {
-      throw ConfigError(
-          fmt::format("{}: begins {:.0f} s apart from {}; give the files of one run", rank.file, apart, first.file));
+      reject("{}: begins {:.0f} s apart from {}; give the files of one run", rank.file, apart, first.file);
     }
   }
 }
@@ -107,12 +103,12 @@ std::vector<RankTrace*> choose_pipeline(std::vector<RankTrace>& ranks, std::int6
   }
   for (std::int64_t stage = 0; stage <= *stages.rbegin(); ++stage) {
     if (!stages.contains(stage)) {
-      throw ConfigError(fmt::format("{}: no trace has ops of stage {}; give the file of its rank, too ({} of {} ranks)",
-                                    ranks.front().file, stage, ranks.size(), ranks.front().world_size));
+      reject("{}: no trace has ops of stage {}; give the file of its rank, too ({} of {} ranks)", ranks.front().file,
+             stage, ranks.size(), ranks.front().world_size);
     }
   }
-  throw ConfigError(fmt::format("{}: these {} ranks are no whole pipeline of {} stages; give the files of all {} ranks",
-                                ranks.front().file, ranks.size(), stages.size(), ranks.front().world_size));
+  reject("{}: these {} ranks are no whole pipeline of {} stages; give the files of all {} ranks", ranks.front().file,
+         ranks.size(), stages.size(), ranks.front().world_size);
 }
 
 /// The ops of a worker: indices of ranges, step after step.
@@ -171,18 +167,18 @@ OpWindows windows_of(const RankTrace& rank) {
         const Op& op = rank.ranges[windows.ranges[i]].op;
         const Op& before = rank.ranges[windows.ranges[i - windows.length]].op;
         if (key_of(op) == key_of(before)) continue;
-        throw ConfigError(
-            fmt::format("{}: the order of ops changes from step to step: rank {} runs {} where it ran {} a step "
-                        "before; profile steps of one schedule, without evaluation",
-                        rank.file, rank.rank, to_text(op), to_text(before)));
+        reject(
+            "{}: the order of ops changes from step to step: rank {} runs {} where it ran {} a step "
+            "before; profile steps of one schedule, without evaluation",
+            rank.file, rank.rank, to_text(op), to_text(before));
       }
       return windows;
     }
   }
-  throw ConfigError(
-      fmt::format("{}: no complete step of rank {}: a backward without its forward; profile two steps or "
-                  "more",
-                  rank.file, rank.rank));
+  reject(
+      "{}: no complete step of rank {}: a backward without its forward; profile two steps or "
+      "more",
+      rank.file, rank.rank);
 }
 
 class TraceBuilder {
@@ -221,7 +217,7 @@ class TraceBuilder {
     }
   }
 
-  [[nodiscard]] TraceRange& range(std::size_t w, std::size_t step, std::size_t op) {
+  [[nodiscard]] TraceRange& range(std::size_t w, std::size_t step, std::size_t op) const {
     return workers_[w]->ranges[windows_[w].at(step, op)];
   }
 
@@ -243,8 +239,8 @@ class TraceBuilder {
     const std::string& file = workers_.front()->file;
     // A damaged trace could name stage 10^6, for which tables would be made.
     if (static_cast<std::size_t>(std::max({schedule.stages, schedule.micro_batches, replicas})) > ops)
-      throw ConfigError(fmt::format("{}: the ops name {} stages and {} micro-batches, but a step has {} ops", file,
-                                    schedule.stages, schedule.micro_batches, ops));
+      reject("{}: the ops name {} stages and {} micro-batches, but a step has {} ops", file, schedule.stages,
+             schedule.micro_batches, ops);
     schedule.placement.worker_of.assign(static_cast<std::size_t>(replicas),
                                         std::vector<WorkerId>(static_cast<std::size_t>(schedule.stages)));
     for (std::size_t w = 0; w < workers_.size(); ++w) {
@@ -252,7 +248,7 @@ class TraceBuilder {
         schedule.placement.worker_of[op.replica.index()][op.stage.index()] = WorkerId(static_cast<std::int64_t>(w));
     }
     if (const auto violations = check(schedule); !violations.empty()) {
-      throw ConfigError(fmt::format("{}: the traces hold no complete schedule: {}", file, violations.front().message));
+      reject("{}: the traces hold no complete schedule: {}", file, violations.front().message);
     }
     for (Schedule& known : known_schedules(std::ssize(workers_), schedule.micro_batches,
                                            std::max<std::int64_t>(1, schedule.stages / std::ssize(workers_)))) {
@@ -308,8 +304,7 @@ class TraceBuilder {
       }
     }
     if (chosen_.first < 1 || chosen_.last < chosen_.first || chosen_.first > static_cast<std::int64_t>(steps)) {
-      throw ConfigError(
-          fmt::format("--steps {}-{}: the traces have steps 1 to {}", chosen_.first, chosen_.last, steps));
+      reject("--steps {}-{}: the traces have steps 1 to {}", chosen_.first, chosen_.last, steps);
     }
     first_step_ = static_cast<std::size_t>(chosen_.first) - 1;
     end_step_ = std::min(steps, static_cast<std::size_t>(chosen_.last));
@@ -389,6 +384,10 @@ class TraceBuilder {
     }
     // The last step ends with the last range; the time that follows it is estimated from the other steps.
     std::vector<double> between;
+    std::ptrdiff_t overlaps = 0;
+    for (std::size_t k = first_step_; k < std::min(end_step_, num_steps_ - 1); ++k)
+      overlaps += overlaps_next(k) ? 1 : -1;
+    trace_.steps_overlap = overlaps > 0;
     for (std::size_t k = 0; k + 1 < trace_.steps.size(); ++k)
       between.push_back(trace_.steps[k].seconds - trace_.steps[k].pipeline);
     if (TraceStep& last = trace_.steps.back(); end_step_ == num_steps_ && !between.empty()) {
@@ -427,6 +426,18 @@ class TraceBuilder {
     step.timeline.step_ends = {step.timeline.makespan};
     step.timeline.period = step.seconds;
     trace_.steps.push_back(std::move(step));
+  }
+
+  /// Returns whether a rank starts the next step, or waits in it, before all have ended the ops of this one.
+  [[nodiscard]] bool overlaps_next(std::size_t k) const {
+    double next = std::numeric_limits<double>::infinity();
+    double end = -next;
+    for (std::size_t w = 0; w < workers_.size(); ++w) {
+      const TraceRange& first = range(w, k + 1, 0);
+      next = std::min(next, origins_[w] + (marks_waits(*workers_[w]) ? first.start : first.work_start));
+      end = std::max(end, origins_[w] + range(w, k, windows_[w].length - 1).work_end);
+    }
+    return next < end;
   }
 
   /// Returns the end of the first optimizer step of each rank after the last op.
@@ -569,16 +580,20 @@ class TraceBuilder {
     costs.latency = std::max(0.0, mean(rest));
     for (const auto& starts : copies) costs.copies.push_back(mean(starts));
     std::map<std::pair<std::size_t, std::size_t>, std::vector<double>> seconds;  // By stage and kind
+    std::vector<std::vector<double>> launches(stages);
     std::array<std::vector<double>, kOpKinds> host;
     for (OpIndex i = 0; i < table_->size(); ++i) {
       const std::size_t w = table_->worker(i);
       const TraceRange& at = range(w, k, i - table_->first(w));
       const double work = at.work_end - at.work_start;
+      if (at.op.kind == OpKind::Backward)
+        launches[at.op.stage.index()].push_back(at.weight_groups * std::max(0.0, at.first_operator - at.work_start));
       seconds[{at.op.stage.index(), static_cast<std::size_t>(at.op.kind)}].push_back(work + before[i] + sends[i]);
       host[static_cast<std::size_t>(at.op.kind)].push_back(trace_.on_device ? 0 : std::max(0.0, work - at.covered));
     }
     std::ranges::transform(host, costs.host.begin(), mean);
     for (const auto& [place, values] : seconds) costs.ops[place.first][place.second] = mean(values);
+    for (const auto& of_stage : launches) costs.launches.push_back(mean(of_stage));
     return costs;
   }
 
@@ -637,22 +652,16 @@ struct NaturalOrder {
 
 std::vector<PipelineShape> shapes_of(const Generator& generator, std::int64_t workers, std::int64_t micro_batches,
                                      std::int64_t chunks) {
-  std::vector<PipelineShape> shapes = {default_shape(generator, workers, micro_batches)};
-  for (const SupportedAxis& axis : generator.axes) {
+  const auto values_of = [&](const SupportedAxis& axis, const PipelineShape& shape) {
     std::set<std::int64_t> values = {axis.usual};
     if (axis.axis == Axis::Chunks) values = {1, chunks};
     if (axis.axis == Axis::Waves) values = {1, std::max<std::int64_t>(1, chunks / 2)};
     if (axis.axis == Axis::Pipelines || axis.axis == Axis::Order) {
-      for (const std::int64_t value : axis.planned(shapes.front())) values.insert(value);
+      for (const std::int64_t value : axis.planned(shape)) values.insert(value);
     }
-    std::vector<PipelineShape> more;
-    for (const PipelineShape& shape : shapes) {
-      for (const std::int64_t value : values) shape_axis(axis.axis).set(more.emplace_back(shape), value);
-    }
-    shapes = std::move(more);
-  }
-  std::erase_if(shapes, [&](const PipelineShape& shape) { return generator.find_shape_error(shape).has_value(); });
-  return shapes;
+    return std::vector(values.begin(), values.end());
+  };
+  return possible_shapes(generator, default_shape(generator, workers, micro_batches), values_of);
 }
 
 }  // namespace
@@ -708,7 +717,7 @@ Trace join_ranks(std::vector<RankTrace> ranks, const TraceSteps& steps) {
 Trace read_traces(const std::vector<std::string>& paths, const TraceSteps& steps) {
   const auto files = find_trace_files(paths);
   if (files.empty()) {
-    throw ConfigError(fmt::format("{}: no trace files (.json or .json.gz of torch.profiler)", fmt::join(paths, ", ")));
+    reject("{}: no trace files (.json or .json.gz of torch.profiler)", fmt::join(paths, ", "));
   }
   std::vector<RankTrace> ranks;
   for (const std::string& file : files) {

@@ -19,7 +19,7 @@
 
 namespace chimera {
 
-/// Seconds of a worker in a step. Their sum, without `inside`, is the time of the step.
+/// Seconds of a worker in a step. Their sum, without `inside`, is the time of the step (TraceStep::seconds).
 struct WorkerParts {
   std::array<double, kOpKinds> ops{};  // [kind]
   double late = 0;                     // Waiting for messages whose op had not ended
@@ -46,14 +46,15 @@ struct TraceStepCosts {
   /// before it. 0: no such op
   std::vector<std::array<double, kOpKinds>> ops;
   std::array<double, kOpKinds> host{};  // [kind]: part of an op in which no operator runs; 0 on a device
+  std::vector<double> launches;         // [stage]: host's time to launch a backward for each weight; 0: not measured
   std::vector<double> copies;           // [boundary]: start of a send or a receive
   std::vector<double> between;          // [worker]: from its last op to its first op of the next step; -1: unknown
-  double latency = 0;                   // Rest of the time of messages that were awaited
+  double latency = 0;  // Mean time of awaited messages on their way, without the starts of send and receive
 };
 
 /// A step. Times are in seconds from its start.
 struct TraceStep {
-  double seconds = 0;   // Until the next step starts
+  double seconds = 0;   // Until the next step starts; estimated for the last step of the traces
   double pipeline = 0;  // Until the last op, or sum of gradients, ends
   Timeline timeline;
   std::vector<Message> messages;
@@ -68,6 +69,7 @@ struct Trace {
   Schedule schedule;
   bool is_known = false;            // Whether a generator makes the same orders; its name is in `schedule`
   bool on_device = false;           // Whether times are those of kernels
+  bool steps_overlap = false;       // Whether ranks start a step while others end the one before
   std::int64_t data_parallel = 1;   // Ranks per worker of the pipeline
   std::vector<std::int64_t> ranks;  // [worker]
   std::vector<TraceStep> steps;     // At least one
@@ -79,31 +81,35 @@ struct Trace {
   /// Ranks of other data-parallel groups: rank, and its median time of ops relative to the same ops of this pipeline.
   std::vector<std::pair<std::int64_t, double>> peers;
 
+  /// Returns the indices of `steps`, the shortest step first.
   [[nodiscard]] std::vector<std::size_t> steps_by_seconds() const;
   /// Returns the index of a step of median time.
   [[nodiscard]] std::size_t median_step() const { return steps_by_seconds()[(steps.size() - 1) / 2]; }
+  /// Returns the time of that step.
   [[nodiscard]] double step_seconds() const { return steps[median_step()].seconds; }
 };
 
-/// Steps to read, from 1.
+/// Steps to read, `first` to `last`, both included. Step 1 is the first that all ranks have recorded.
 struct TraceSteps {
   std::int64_t first = 1;
   std::int64_t last = kMaxOps;
 };
 
-/// Returns the trace files of the paths: the files themselves, and those in folders. Of several folders below a path,
-/// such as torchtitan's `iteration_10`, the last in natural order counts.
+/// Returns the trace files of the paths: the files themselves, and those in folders and the folders below. Of several
+/// folders with traces below a path, such as torchtitan's `iteration_10`, only the last in natural order counts.
 [[nodiscard]] std::vector<std::string> find_trace_files(const std::vector<std::string>& paths);
 
-/// Reads the traces of all ranks of a pipeline. Throws ConfigError, naming the files, if ranks are missing or given
-/// twice, if the files are of different runs, or if the ops form no schedule.
+/// Reads the traces of all ranks of a pipeline. If there are several data-parallel groups, the result is about one of
+/// them, whose ranks must all be given. Throws ConfigError, naming the files, if ranks are missing or given twice, if
+/// the files are of different runs, if `steps` do not exist, or if the ops form no schedule.
 [[nodiscard]] Trace read_traces(const std::vector<std::string>& paths, const TraceSteps& steps = {});
+/// Does the same with traces that are read already.
 [[nodiscard]] Trace join_ranks(std::vector<RankTrace> ranks, const TraceSteps& steps = {});
 
-/// Returns the mean costs of the steps around the median (a fifth of all), in seconds: an unusual step does not count,
-/// but an op of a usual step that takes longer does.
+/// Returns the mean costs of the steps around the median (three fifths of all), in seconds: an unusual step does not
+/// count, but an op of a usual step that takes longer does.
 [[nodiscard]] CostModel trace_costs(const Trace& trace);
-/// Returns the part of these costs that an op takes whatever its size, by kind.
+/// Returns [kind]: the part of these costs that an op takes whatever its size, because no operator runs; 0 on a device.
 [[nodiscard]] std::array<double, kOpKinds> trace_host_seconds(const Trace& trace);
 
 /// Returns the mean; 0 of no values.
@@ -111,8 +117,9 @@ struct TraceSteps {
 /// Returns the median; 0 of an empty list.
 [[nodiscard]] double median(std::vector<double> values);
 
-/// Returns schedules of all generators with these numbers of workers and micro-batches, and up to `chunks` stages of a
-/// replica per worker. They are synchronous, with whole micro-batches.
+/// Returns schedules of all synchronous generators with these numbers of workers and micro-batches, in several shapes
+/// with up to max(2, `chunks`) stages of a replica per worker. Leaves out schedules with slices or halved
+/// micro-batches, and all of them for more than about 1,000,000 ops.
 [[nodiscard]] std::vector<Schedule> known_schedules(std::int64_t workers, std::int64_t micro_batches,
                                                     std::int64_t chunks);
 

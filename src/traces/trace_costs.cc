@@ -9,11 +9,11 @@
 namespace chimera {
 namespace {
 
-/// Returns the mean over the fifth of the steps around the median.
+/// Returns the mean over three fifths of the steps, around the median. One step has too few ops and messages for a
+/// mean: the system delays some by many times their own time.
 double over_usual_steps(const Trace& trace, const std::function<double(const TraceStep&)>& of) {
   const auto order = trace.steps_by_seconds();
-  // Of five steps, the one in the middle; of ten, the two.
-  const std::size_t outer = order.size() * 2 / 5;
+  const std::size_t outer = std::min((order.size() + 4) / 5, (order.size() - 1) / 2);
   std::vector<double> values;
   for (std::size_t i = outer; i < order.size() - outer; ++i) values.push_back(of(trace.steps[order[i]]));
   return mean(values);
@@ -58,6 +58,7 @@ CostModel trace_costs(const Trace& trace) {
   const auto host = trace_host_seconds(trace);
   CostModel costs;
   costs.stages.resize(stages);
+  costs.steps_overlap = trace.steps_overlap;
   costs.latency = over_usual_steps(trace, [](const TraceStep& step) { return step.costs.latency; });
   std::vector<double> copies;  // Of boundaries between workers; they are part of the ops beside them
   for (std::size_t b = 0; b + 1 < stages; ++b)
@@ -83,7 +84,9 @@ CostModel trace_costs(const Trace& trace) {
     const double own = trace.weight_share ? std::min(whole, host[static_cast<std::size_t>(OpKind::Backward)]) : 0;
     const bool is_first = trace.weight_share && s == 0;
     stage.input_gradient = is_first ? 0 : own + (whole - own) * (1 - share);
-    stage.weight_gradient = is_first ? whole : own + (whole - own) * share;
+    // In torch, the weight gradients of a stage are a backward of their own for each weight.
+    const double launches = over_usual_steps(trace, [&](const TraceStep& step) { return step.costs.launches[s]; });
+    stage.weight_gradient = is_first ? whole : own + (whole - own) * share + launches;
   }
   if (const auto sent = std::ranges::count_if(copies, [](double copy) { return copy > 0; }); sent > 0) {
     const double usual = mean(copies) * static_cast<double>(copies.size()) / static_cast<double>(sent);

@@ -10,6 +10,7 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <string>
 #include <vector>
@@ -29,9 +30,10 @@ struct NcclOptions {
   int gpu = 0;  ///< index among the GPUs visible to this process
   RendezvousPoint rendezvous;
   RankGroups groups;
-  std::vector<RankPair> pairs;   ///< ascending; equal on all ranks
-  bool sums_in_order = false;    ///< whether sums have a GradientSum::order
-  bool has_early_sums = false;   ///< whether all-reduces of gradients start while ops still run
+  std::vector<RankPair> pairs;  ///< ascending; equal on all ranks
+  bool sums_in_order = false;   ///< whether sums have a GradientSum::order
+  bool has_early_sums = false;  ///< whether all-reduces of gradients start while ops still run
+  std::size_t first_op_group = std::numeric_limits<std::size_t>::max();  ///< CommunicatorPlan::first_op_group
   Fingerprint fingerprint = {};  ///< compared before ranks connect, unless empty
   std::chrono::milliseconds start_up_timeout = std::chrono::minutes(2);  ///< limit of each rendezvous step
   /// If an operation takes longer, the process ends (without a breaker); NCCL cannot name the rank that is late. Slow
@@ -59,16 +61,19 @@ class Accelerator {
   [[nodiscard]] virtual at::DeviceType type() const { return at::kCUDA; }
   [[nodiscard]] virtual int num_devices() const = 0;
   [[nodiscard]] virtual GpuTraits traits(int gpu) const = 0;
-  /// Returns this process's peak bytes of tensors.
+  /// Returns this process's peak bytes of tensors since its start.
   [[nodiscard]] virtual std::int64_t peak_bytes(int gpu) const = 0;
   /// Returns the GPU's bytes in use, including free blocks of torch's allocator and other processes (cudaMemGetInfo).
   [[nodiscard]] virtual std::int64_t used_bytes(int gpu) const = 0;
-  /// Returns how often this process's allocations found no memory until the allocator had freed its cache.
+  /// Returns how often, since the start, this process's allocations found no memory until the allocator had freed its
+  /// cache.
   [[nodiscard]] virtual std::int64_t allocation_retries(int gpu) const = 0;
   /// Returns why there are no GPUs, in one line; "" if there are.
   [[nodiscard]] virtual std::string problem() const = 0;
   /// Gives free blocks of torch's allocator back to the GPU. Waits for the GPU.
   virtual void release_cache() const = 0;
+  /// Ends the range that this thread shows in NVIDIA's profilers (NVTX), and begins one, unless `name` is empty.
+  virtual void name_range(const std::string& name) const = 0;
   /// Implements CaptureGraph. Throws Error with the first line of a CUDA error.
   [[nodiscard]] virtual std::unique_ptr<DeviceGraph> record(const std::function<void()>& work,
                                                             const DeviceGraph* shared,
@@ -79,7 +84,7 @@ class Accelerator {
 };
 
 /// C function that returns the library's Accelerator. Increment the number when this interface or Transport changes.
-inline constexpr const char* kAcceleratorEntry = "chimera_accelerator_13";
+inline constexpr const char* kAcceleratorEntry = "chimera_accelerator_14";
 using AcceleratorEntry = const Accelerator* (*)();
 
 }  // namespace chimera

@@ -2,6 +2,8 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
+#include <array>
 #include <limits>
 
 #include "core/clock.h"
@@ -44,6 +46,20 @@ double ask(Transport& transport) {
 }
 
 }  // namespace
+
+double clock_offset_by_sums(Transport& transport, RankId rank) {
+  std::array<double, 2 * kRoundTrips - 1> offsets{};  // An odd number, for the median
+  for (double& offset : offsets) {
+    double first = 0;
+    transport.all_sum({&first, 1});  // Which all ranks leave at about the same time
+    const double own = monotonic_seconds();
+    first = rank == RankId(0) ? own : 0;
+    transport.all_sum({&first, 1});
+    offset = first - own;
+  }
+  std::ranges::nth_element(offsets, offsets.begin() + kRoundTrips - 1);
+  return offsets[kRoundTrips - 1];
+}
 
 double measure_clock_offset(Transport& transport, RankId rank, std::int64_t num_ranks) {
   if (rank != RankId(0)) return ask(transport);

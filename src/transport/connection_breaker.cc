@@ -51,6 +51,12 @@ std::map<ino_t, int> open_connections(bool with_listeners = true) {
 
 }  // namespace
 
+std::set<ino_t> open_tcp_connections() {
+  std::set<ino_t> sockets;
+  for (const auto& [inode, descriptor] : open_connections(/*with_listeners=*/false)) sockets.insert(inode);
+  return sockets;
+}
+
 void ConnectionBreaker::exclude_open() {
   const std::lock_guard lock(mutex_);
   for (const auto& [inode, descriptor] : open_connections()) spared_.insert(inode);

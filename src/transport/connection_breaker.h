@@ -13,6 +13,9 @@
 
 namespace chimera {
 
+/// Returns the sockets of this process's open TCP connections, as inodes. Gloo closes a socket that has failed.
+[[nodiscard]] std::set<ino_t> open_tcp_connections();
+
 /// Breaks the connections of this process: every wait for another rank fails, even if the other rank still runs.
 /// Thread-safe. If the process has other TCP connections than those between ranks, exclude_open() or exclude_later()
 /// must exclude them.
@@ -32,13 +35,12 @@ class ConnectionBreaker {
   /// Forgets break_all(), before new connections are made.
   void reset() noexcept { broken_ = false; }
 
-  /// Scope during which break_all() also calls `abort`: some waits do not end although their connections are shut down.
-  /// Only one may exist at a time.
+  /// Scope during which break_all() also calls `abort`, in its thread, because some waits do not end although their
+  /// connections are shut down. `abort` must neither throw nor use the breaker. Only one scope may exist at a time.
   class AbortScope {
    public:
     AbortScope(ConnectionBreaker* breaker, std::function<void()> abort);
-    AbortScope(const AbortScope&) = delete;
-    AbortScope& operator=(const AbortScope&) = delete;
+    AbortScope& operator=(AbortScope&&) = delete;
     ~AbortScope();
 
    private:

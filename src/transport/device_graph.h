@@ -17,9 +17,7 @@ namespace chimera {
 /// repetition's values.
 class DeviceGraph {
  public:
-  DeviceGraph() = default;
-  DeviceGraph(const DeviceGraph&) = delete;
-  DeviceGraph& operator=(const DeviceGraph&) = delete;
+  DeviceGraph& operator=(DeviceGraph&&) = delete;
   virtual ~DeviceGraph() = default;
   /// Enqueues the work on the current stream. Host values (numbers, sizes, addresses) stay as recorded.
   virtual void repeat() = 0;
@@ -28,9 +26,9 @@ class DeviceGraph {
 };
 
 /// Calls a function and records, without running it, the work on the current stream and streams joined with it. Throws
-/// Error if the function waits for the device. The graph allocates in a pool of its own or, unless it is null, in that
-/// of `shared`; the graphs of a pool must not run at the same time. It may draw only from `generators`, and reads their
-/// seeds when it is repeated.
+/// Error if the function waits for the device. The graph allocates in a memory pool of its own or, if `shared` is not
+/// null, in the pool of `shared`; the graphs of a pool must not run at the same time. It may draw random numbers only
+/// from `generators`, and reads their seeds when it is repeated.
 using CaptureGraph = std::function<std::unique_ptr<DeviceGraph>(
     const std::function<void()>& work, const DeviceGraph* shared, const std::vector<at::Generator>& generators)>;
 

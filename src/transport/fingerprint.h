@@ -21,12 +21,12 @@ struct FingerprintPart {
 using Fingerprint = std::vector<FingerprintPart>;
 inline constexpr std::size_t kFingerprintParts = 63;
 
-/// A fingerprint as ranks send it: number of parts, hashes, zeros up to a fixed size.
+/// A fingerprint as ranks send it: number of parts, hashes, zeros up to a fixed size. The names are not sent.
 using FingerprintWords = std::vector<std::int64_t>;  // [1 + kFingerprintParts]
 [[nodiscard]] FingerprintWords to_words(const Fingerprint& fingerprint);
 
 /// Compares the words of all ranks (`of_ranks`, by rank). The most frequent words are assumed to be right; in a tie,
-/// those of the lowest rank. Throws ConfigError on a rank that differs, which names its different settings, and
+/// the words of the lowest rank. Throws ConfigError on a rank that differs, which names its different settings, and
 /// PeerLostError on the other ranks, which names the ranks that differ.
 void require_equal(const Fingerprint& own, const std::vector<FingerprintWords>& of_ranks, int rank);
 

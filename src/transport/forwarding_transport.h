@@ -10,7 +10,7 @@
 
 namespace chimera {
 
-/// Transport that forwards every call to a borrowed, replaceable transport.
+/// Transport that forwards every call to a borrowed transport, which a subclass may replace (forward_to()).
 class ForwardingTransport : public Transport {
  public:
   explicit ForwardingTransport(Transport& ranks) : ranks_(&ranks) {}

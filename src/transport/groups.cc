@@ -6,6 +6,7 @@
 #include <set>
 
 #include "core/error.h"
+#include "core/mapped.h"
 
 namespace chimera {
 namespace {
@@ -45,9 +46,7 @@ std::vector<RankPair> connecting_order(int rank, std::vector<RankPair> pairs) {
     taken[pair.second].insert(round);
     if (pair.first == rank || pair.second == rank) own[round] = pair;
   }
-  std::vector<RankPair> order;
-  for (const auto& [round, pair] : own) order.push_back(pair);
-  return order;
+  return mapped<RankPair>(own, [](const auto& of_round) { return of_round.second; });
 }
 
 // Descends from the root: each subtree is a range of ranks, so rows that are gathered from children are in rank order.

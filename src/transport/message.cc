@@ -132,7 +132,7 @@ at::Tensor make_message(const at::Tensor& tensor, const MessageTag& tag) {
 }
 
 at::Tensor open_message(const at::Tensor& buffer, const TensorSpec& spec, const MessageTag& expected, RankId from,
-                        RankId to) {
+                        RankId to, double* sent) {
   MessageHeader header;
   std::memcpy(&header, buffer.data_ptr(), sizeof header);
   const std::optional<MessageTag> arrived = tag_of(header);
@@ -141,6 +141,7 @@ at::Tensor open_message(const at::Tensor& buffer, const TensorSpec& spec, const 
   }
   at::Tensor tensor = tensor_of(buffer, spec);
   check_bits(tensor, spec, *arrived, from, to);
+  if (sent != nullptr) *sent = arrived->sent;
   return tensor;
 }
 

@@ -35,7 +35,7 @@ struct TensorSpec {
   bool is_verified = false;  ///< the receiver compares the checksum in the tag (VerifiedMessages)
 };
 
-/// Throws TransportError for an unexpected message.
+/// Throws TransportError for an unexpected message. `arrived` describes what arrived, for the message.
 [[noreturn]] void throw_mismatch(RankId from, RankId to, const MessageTag& expected, const std::string& arrived);
 
 /// Returns the hash XXH3 of the bytes of `tensor` (contiguous, on the CPU).
@@ -52,9 +52,9 @@ static_assert(kHeaderBytes == kHeaderRoomBytes);
 [[nodiscard]] at::Tensor tensor_of(const at::Tensor& buffer, const TensorSpec& spec);
 /// Returns `tensor` (contiguous, on the CPU) as a message. Copies it unless it has free header room.
 [[nodiscard]] at::Tensor make_message(const at::Tensor& tensor, const MessageTag& tag);
-/// Returns the tensor in a buffer from rank `from`. Throws the error of throw_mismatch() unless the header matches
-/// `expected`, and the errors of check_bits().
+/// Returns the tensor in a buffer from rank `from`, and sets `sent` to its MessageTag::sent. Throws the error of
+/// throw_mismatch() unless the header matches `expected`, and the errors of check_bits().
 [[nodiscard]] at::Tensor open_message(const at::Tensor& buffer, const TensorSpec& spec, const MessageTag& expected,
-                                      RankId from, RankId to);
+                                      RankId from, RankId to, double* sent = nullptr);
 
 }  // namespace chimera

@@ -17,8 +17,9 @@ namespace chimera {
 /// together send as many bytes as a ring all-reduce. All members must start and finish such sums in the same order.
 class SliceExchange {
  public:
-  /// Starts the exchange of the parts, each of the size of the gradients. kNoTimeout is the group's timeout. In an
-  /// all-reduce, slices are equal, except that the last ones may be shorter or empty.
+  /// Starts the exchange of the parts, each of the size of the gradients. kNoTimeout selects the group's own timeout.
+  /// In an all-reduce, slices are equal, except that the last ones may be shorter or empty; in a reduce-scatter,
+  /// GradientSum::counts gives them. Throws the errors of the backend.
   SliceExchange(c10d::Backend& group, const GradientSum& sum, std::chrono::milliseconds timeout = kNoTimeout);
 
   [[nodiscard]] c10d::Work& work() const { return *work_; }
@@ -26,7 +27,7 @@ class SliceExchange {
   [[nodiscard]] at::Tensor add();
   /// Returns the number of elements of each member's slice. The slices are consecutive.
   [[nodiscard]] const std::vector<std::int64_t>& counts() const { return counts_; }
-  /// Returns the view of this member's slice.
+  /// Returns a view of this member's slice of `gradients`, a tensor with all elements.
   [[nodiscard]] at::Tensor own_slice(const at::Tensor& gradients) const {
     return gradients.narrow(0, own_first_, own_count_);
   }

@@ -5,6 +5,9 @@
 
 #include <chrono>
 #include <thread>
+#include <utility>
+
+#include "core/clock.h"
 
 namespace chimera {
 namespace {
@@ -31,6 +34,32 @@ StreamMark::StreamMark(at::Device device) {
 
 void StreamMark::await() const {
   if (event_) event_->block(current_stream(event_->device()));
+}
+
+TimeMark::TimeMark(at::Device device) {
+  if (!has_streams(device)) {
+    host_seconds_ = monotonic_seconds();
+    return;
+  }
+  event_ = std::make_shared<c10::Event>(device.type(), c10::EventFlag::BACKEND_DEFAULT);  // with a time
+  event_->record(current_stream(device));
+}
+
+double TimeMark::seconds_since(const TimeMark& earlier) const {
+  if (!event_) return host_seconds_ - earlier.host_seconds_;
+  // Event::elapsedTime() would query both events first.
+  const c10::impl::VirtualGuardImpl device(event_->device_type());
+  return 1e-3 * device.elapsedTime(earlier.event_->eventId(), event_->eventId(), event_->device_index());
+}
+
+void TimedWork::note(const TimeMark& begin, at::Device device, Add add) {
+  pieces_.push_back({begin, TimeMark(device), std::move(add)});
+  if (!has_streams(device)) read();
+}
+
+void TimedWork::read() {
+  for (const Piece& piece : pieces_) piece.add(piece.end.seconds_since(piece.begin));
+  pieces_.clear();
 }
 
 void poll_until(const std::function<bool()>& is_done, const std::function<void()>& check) {

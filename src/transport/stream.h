@@ -12,6 +12,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <vector>
 
 namespace chimera {
 
@@ -23,10 +24,45 @@ class StreamMark {
   explicit StreamMark(at::Device device);
   /// Makes the current stream, but not the thread, wait for this point.
   void await() const;
+  /// Returns whether the device has reached this point. Does not wait.
   [[nodiscard]] bool is_reached() const { return event_ == nullptr || event_->query(); }
 
  private:
   std::shared_ptr<c10::Event> event_;  // null on the CPU
+};
+
+/// Time at which the work of a stream gets to a point; on the CPU, the time of construction.
+class TimeMark {
+ public:
+  /// Marks the end of the work on the current stream of `device`, which must not be recorded as a graph.
+  explicit TimeMark(at::Device device);
+  /// Returns the seconds from `earlier`, a mark of the same device. Does not wait: call it when a host wait has proven
+  /// that the device has reached both.
+  [[nodiscard]] double seconds_since(const TimeMark& earlier) const;
+
+ private:
+  std::shared_ptr<c10::Event> event_;  // null on the CPU
+  double host_seconds_ = 0;
+};
+
+/// Measures the times of pieces of work without waiting for the device. For one thread.
+class TimedWork {
+ public:
+  using Add = std::function<void(double seconds)>;
+  /// Calls `add` with the seconds from `begin` to now: at once on the CPU, at the next read() on a device.
+  void note(const TimeMark& begin, at::Device device, Add add);
+  /// Calls the functions that note() has kept. Call it when the host has waited for the device.
+  void read();
+  /// Drops the pieces that read() has not read.
+  void drop() { pieces_.clear(); }
+
+ private:
+  struct Piece {
+    TimeMark begin;
+    TimeMark end;
+    Add add;
+  };
+  std::vector<Piece> pieces_;
 };
 
 /// Polls a device until `is_done`. Calls `check` first and then about once per second; it may throw, or be empty.

@@ -31,6 +31,8 @@ class Pending {
   /// Returns the received tensor, the buffer (sum, all-gather), or an undefined tensor (send). Throws TransportError;
   /// PeerLostError if another rank is the cause.
   virtual at::Tensor wait() = 0;
+  /// Returns MessageTag::sent of a message that was received; 0 if the transport carries no tags.
+  [[nodiscard]] virtual double sent() const { return 0; }
   /// Calls `done` at completion, on any thread, before wait() returns; never if the operation fails or completes only
   /// inside wait().
   virtual void call_when_done(std::function<void()> /*done*/) {}
@@ -67,8 +69,9 @@ struct GradientSum {
 };
 
 /// Endpoint of a rank, for that rank's thread only. From one rank to another, messages arrive in the order of
-/// start_send(), and receives must be posted in the same order. Only wait(), sum_in_op(), exchange_in_op(),
-/// connect_sums(), confirm(), all_sum() and sum_to_host() block.
+/// start_send(), and receives must be posted in the same order. Only Pending::wait(), sum_in_op(), exchange_in_op(),
+/// connect_sums(), confirm(), all_sum() and sum_to_host() block. All functions that communicate throw TransportError,
+/// or PeerLostError if another rank is the cause.
 class Transport {
  public:
   virtual ~Transport() = default;
@@ -89,8 +92,8 @@ class Transport {
   virtual void sum_in_op(ParameterGroupId group, at::Tensor values) {
     start_all_reduce(group, std::move(values))->wait();
   }
-  /// Returns the values (contiguous) of all members of the group for reading, until the next such call or sum_in_op();
-  /// blocks. Returns nothing if the transport has no memory that members share.
+  /// Returns [member]: the values (contiguous) of each member of the group, for reading until the next such call or
+  /// sum_in_op(); blocks. Returns an empty vector if the transport has no memory that members share.
   virtual std::vector<at::Tensor> exchange_in_op(ParameterGroupId /*group*/, const at::Tensor& /*values*/) {
     return {};
   }
@@ -113,7 +116,8 @@ class Transport {
   /// blocks. All ranks call it before received data replaces what a rank would need after the loss of another rank. On
   /// CPUs the wait for an operation is enough.
   virtual void confirm() {}
-  /// Sums `values` over all ranks in place, with the same bits on each; blocks.
+  /// Sums `values` over all ranks in place, with the same bits on each; blocks. All ranks call it with equally many
+  /// values, in the same order relative to other collectives.
   virtual void all_sum(std::span<double> values) = 0;
   /// Returns all_sum() of doubles on a device (flat, contiguous). Calls `before_wait`, if set, before it waits for the
   /// device.

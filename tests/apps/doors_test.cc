@@ -9,7 +9,7 @@
 #include <sstream>
 
 #include "answers/check_answer.h"
-#include "answers/model_request.h"
+#include "answers/model_answer.h"
 #include "answers/plan_request.h"
 #include "answers/schedule_answer.h"
 #include "answers/search_answer.h"
@@ -24,7 +24,6 @@ namespace chimera::testing {
 namespace {
 
 using nlohmann::json;
-using Words = std::vector<std::string>;
 
 /// Lists the fields of a request by flag.
 class FieldList : public Door {
@@ -130,11 +129,6 @@ const std::map<std::string, std::string> kSamples = {
     {"--pareto", "--pareto"},
 };
 
-Words split_words(const std::string& text) {
-  std::istringstream stream(text);
-  return {std::istream_iterator<std::string>(stream), {}};
-}
-
 struct Case {
   const char* command;
   json request;      // the fields that are not on the command line
@@ -144,7 +138,7 @@ struct Case {
 };
 
 /// Reads output of the program: JSON, or an object per line.
-json output_of(const Case& test, const std::string& text) {
+json output_in(const Case& test, const std::string& text) {
   if (std::string(test.command) != "sweep") return read_json(text);
   json rows = json::array();
   std::istringstream lines(text);
@@ -152,11 +146,7 @@ json output_of(const Case& test, const std::string& text) {
   return rows;
 }
 
-json asked(const json& request) {
-  const ProgramResult result = run_program({"playground", "--answer", "-"}, json_text(request) + "\n");
-  EXPECT_EQ(result.exit_code, 0) << result.messages;
-  return read_json(result.output);
-}
+json asked(const json& request) { return read_json(output_of("playground --answer -", json_text(request) + "\n")); }
 
 class DoorsTest : public ::testing::Test {
  protected:
@@ -175,7 +165,7 @@ class DoorsTest : public ::testing::Test {
     std::map<std::string, Words> given;
     std::string name = "chimera";
     std::string flag;
-    for (const std::string& word : split_words("--stages 4 --micro-batches 4 " + test.base + " " + sample)) {
+    for (const std::string& word : Words("--stages 4 --micro-batches 4 " + test.base + " " + sample)) {
       if (word.starts_with("NAME=")) {
         name = word.substr(5);
       } else if (word.starts_with("--")) {
@@ -211,9 +201,9 @@ class DoorsTest : public ::testing::Test {
       }
       request[field.path] = value;
       words.push_back(option);
-      words.insert(words.end(), values.begin(), values.end());
+      words += values;
     }
-    words.insert(words.end(), {"--format", "json"});
+    words += "--format json";
     const ProgramResult result = run_program(words);
     const json answer = asked(request);
     if (test.refused.contains(flag)) {
@@ -223,7 +213,7 @@ class DoorsTest : public ::testing::Test {
     }
     EXPECT_LE(result.exit_code, 1) << sample << result.messages;
     ASSERT_FALSE(answer.contains("error")) << test.command << " " << sample << answer;
-    json output = output_of(test, result.output);
+    json output = output_in(test, result.output);
     if (std::string(test.command) == "search") output = test.result(output);
     EXPECT_EQ(output, test.result(answer)) << test.command << " " << sample;
   }
@@ -245,6 +235,9 @@ class DoorsTest : public ::testing::Test {
   const Scratch scratch_;
 };
 
+std::function<json(const json&)> field(const std::string& name) {
+  return [name](const json& answer) { return answer[name]; };
+}
 json text_of(const json& answer) { return read_json(answer.at("text").get<std::string>()); }
 
 TEST_F(DoorsTest, OfSimulateAreEqual) {
@@ -258,17 +251,14 @@ TEST_F(DoorsTest, OfScheduleAreEqual) {
 TEST_F(DoorsTest, DrawTheSameSchedulesBesideTheFirst) {
   const json schedule = {{"name", "chimera"}, {"stages", 4}, {"micro_batches", 8}};
   const json answer = asked({{"do", "export"}, {"format", "figure-text"}, {"schedule", schedule}, {"with", {"1f1b"}}});
-  EXPECT_EQ(answer.at("text"),
-            run_program(split_words("schedule chimera --stages 4 --micro-batches 8 --with 1f1b")).output);
+  EXPECT_EQ(answer.at("text"), run_program("schedule chimera --stages 4 --micro-batches 8 --with 1f1b").output);
 }
 
 TEST_F(DoorsTest, OfCheckAreEqual) {
-  expect_all_equal<CheckRequest>({"check", {{"do", "check"}}, "", [](const json& answer) { return answer["report"]; }});
+  expect_all_equal<CheckRequest>({"check", {{"do", "check"}}, "", field("report")});
 }
 
-TEST_F(DoorsTest, OfSweepAreEqual) {
-  expect_all_equal<SweepRequest>({"sweep", {{"do", "sweep"}}, "", [](const json& answer) { return answer["rows"]; }});
-}
+TEST_F(DoorsTest, OfSweepAreEqual) { expect_all_equal<SweepRequest>({"sweep", {{"do", "sweep"}}, "", field("rows")}); }
 
 TEST_F(DoorsTest, OfSearchAreEqual) {
   const auto without_schedule = [](json answer) {
@@ -280,18 +270,15 @@ TEST_F(DoorsTest, OfSearchAreEqual) {
 }
 
 TEST_F(DoorsTest, OfModelAreEqual) {
-  expect_all_equal<ModelRequest>({"model",
-                                  {{"do", "model"}},
-                                  "--schedule chimera",
-                                  [](const json& answer) { return answer["model"]; },
-                                  {"--waves", "--order", "--key-value-heads"}});
+  expect_all_equal<ModelRequest>(
+      {"model", {{"do", "model"}}, "--schedule chimera", field("model"), {"--waves", "--order", "--key-value-heads"}});
 }
 
 TEST_F(DoorsTest, OfPlanAreEqual) {
   expect_all_equal<PlanRequest>({"plan",
                                  {{"do", "plan"}},
                                  "--model gpt2-tiny --machine p100-aries --workers 4 --mini-batch 8 --memory 4 --top 2",
-                                 [](const json& answer) { return answer["report"]; },
+                                 field("report"),
                                  {"--rule"}});
 }
 

@@ -12,7 +12,7 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 
 /// The loader's messages about every library that it looks for.
-std::string libraries_of(const std::vector<std::string>& arguments) {
+std::string libraries_of(const Words& arguments) {
   const ProgramResult result = ProgramRun(arguments, {.environment = {"LD_DEBUG=libs"}}).wait();
   EXPECT_THAT(result.messages, HasSubstr("libc.so")) << "the loader says nothing";
   return result.messages;
@@ -20,7 +20,7 @@ std::string libraries_of(const std::vector<std::string>& arguments) {
 
 TEST(FrontTest, SchedulingNeedsNoLibTorch) {
   EXPECT_THAT(libraries_of({"schedules"}), Not(HasSubstr("libtorch")));
-  EXPECT_THAT(libraries_of({"simulate", "gpipe", "--stages", "2", "--micro-batches", "2"}), Not(HasSubstr("libtorch")));
+  EXPECT_THAT(libraries_of("simulate gpipe --stages 2 --micro-batches 2"), Not(HasSubstr("libtorch")));
   EXPECT_THAT(libraries_of({"--help"}), Not(HasSubstr("libtorch")));
   EXPECT_THAT(libraries_of({"trian"}), Not(HasSubstr("libtorch")));
 }
@@ -28,7 +28,7 @@ TEST(FrontTest, SchedulingNeedsNoLibTorch) {
 /// OpenMP's settings, as it prints them when it is loaded.
 std::string openmp_settings(std::vector<std::string> environment) {
   environment.emplace_back("OMP_DISPLAY_ENV=true");
-  return ProgramRun({"train", "--help"}, {.environment = std::move(environment)}).wait().messages;
+  return ProgramRun("train --help", {.environment = std::move(environment)}).wait().messages;
 }
 
 TEST(FrontTest, WaitingThreadsSleepUnlessTheUserSaysOtherwise) {

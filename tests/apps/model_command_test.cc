@@ -17,19 +17,15 @@ using nlohmann::json;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
-std::string model_output(const std::vector<std::string>& arguments) {
-  const ProgramResult result = run_program(arguments);
-  EXPECT_EQ(result.exit_code, 0) << result.messages;
-  return result.output;
-}
+std::string model_output(const Words& arguments) { return output_of(arguments); }
 
 TEST(ModelCommandTest, TextHasTablesOfLayersAndStagesAndBars) {
-  EXPECT_EQ(model_output({"model", "gpt2-tiny", "--stages", "2", "--micro-batch-size", "1", "--sequence", "64"}),
+  EXPECT_EQ(model_output("model gpt2-tiny --stages 2 --micro-batch-size 1 --sequence 64"),
             read_file(testing::source_path("/tests/golden/model-gpt2-tiny.txt")));
 }
 
 TEST(ModelCommandTest, JsonHasTheFieldsOfEveryStage) {
-  const json report = read_json(model_output({"model", "gpt2-64", "--stages", "32", "--format", "json"}));
+  const json report = read_json(model_output("model gpt2-64 --stages 32 --format json"));
   EXPECT_EQ(report["parameters"], 1'389'327'360);
   EXPECT_EQ(report["micro_batch_size"], 4);
   EXPECT_EQ(report["sequence"], 128);
@@ -54,9 +50,8 @@ TEST(ModelCommandTest, JsonHasTheFieldsOfEveryStage) {
 }
 
 TEST(ModelCommandTest, AScheduleShowsWhatItsWorkersHold) {
-  const std::vector<std::string> words = {"model", "gpt2-tiny", "--stages", "4", "--schedule", "chimera"};
-  std::vector<std::string> fields = words;
-  fields.insert(fields.end(), {"--format", "json"});
+  const Words words = "model gpt2-tiny --stages 4 --schedule chimera";
+  Words fields = words + "--format json";
   const json report = read_json(model_output(fields));
   ASSERT_EQ(report["workers"].size(), 4U);
   const json& first = report["workers"][0];
@@ -73,8 +68,8 @@ TEST(ModelCommandTest, AScheduleShowsWhatItsWorkersHold) {
 
 TEST(ModelCommandTest, TypeAndOptimizerDecideTheBytesPerParameter) {
   const auto stage = [](const std::string& dtype, const std::string& optimizer) {
-    return read_json(model_output(
-        {"model", "gpt2-tiny", "--dtype", dtype, "--optimizer", optimizer, "--format", "json"}))["stages"][0];
+    return read_json(
+        model_output(split("model gpt2-tiny --dtype {} --optimizer {} --format json", dtype, optimizer)))["stages"][0];
   };
   const double parameters = 298'368;
   EXPECT_EQ(stage("float64", "adamw")["optimizer_bytes"], 16 * parameters);
@@ -89,22 +84,22 @@ TEST(ModelCommandTest, AShortModelIsCountedAtAllPositions) {
   const std::string name = scratch.write("short.toml",
                                          "family = 'bert'\nlayers = 2\nhidden = 8\nheads = 2\nfeed_forward = 32\n"
                                          "vocabulary = 90\npositions = 16\ntied = true\n");
-  EXPECT_EQ(read_json(model_output({"model", name, "--format", "json"}))["sequence"], 16);
+  EXPECT_EQ(read_json(model_output(split("model {} --format json", name)))["sequence"], 16);
 }
 
 TEST(ModelCommandTest, DrawsABarPerStage) {
-  const std::string svg = model_output({"model", "bert-48", "--stages", "4", "--format", "svg"});
+  const std::string svg = model_output("model bert-48 --stages 4 --format svg");
   EXPECT_THAT(svg, StartsWith("<svg "));
   EXPECT_THAT(svg, HasSubstr("<title>stage 3, optimizer: 1.375 GiB</title>"));
 }
 
 TEST(ModelCommandTest, RefusesInvalidWorkloads) {
   const std::vector<Refusal> refusals = {
-      {{"model", "gpt2", "--sequence", "1025"}, {"1025 tokens", "1024 positions"}},
-      {{"model", "gpt2", "--sequence", "0"}, {"--sequence must be 1 to 1000000000, not 0"}},
-      {{"model", "gpt2", "--micro-batch-size", "-4"}, {"--micro-batch-size must be 1 to 1000000000, not -4"}},
-      {{"model", "gpt2", "--dtype", "float31"}, {"'float31'", "'float32'"}},
-      {{"model", "gpt2", "--dropout", "1"}, {"--dropout must be below 1"}},
+      {"model gpt2 --sequence 1025", {"1025 tokens", "1024 positions"}},
+      {"model gpt2 --sequence 0", {"--sequence must be 1 to 1000000000, not 0"}},
+      {"model gpt2 --micro-batch-size -4", {"--micro-batch-size must be 1 to 1000000000, not -4"}},
+      {"model gpt2 --dtype float31", {"'float31'", "'float32'"}},
+      {"model gpt2 --dropout 1", {"--dropout must be below 1"}},
   };
   for (const Refusal& refusal : refusals) expect_refusal(refusal);
 }

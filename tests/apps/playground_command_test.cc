@@ -1,5 +1,4 @@
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
@@ -11,23 +10,20 @@
 namespace chimera::testing {
 namespace {
 
-using nlohmann::json;
-
 TEST(PlaygroundCommandTest, AnswersALineForEachRequest) {
-  const ProgramResult result = run_program(
-      {"playground", "--answer", "-"},
+  const std::string result = output_of(
+      "playground --answer -",
       R"({"do": "simulate", "view": "totals", "schedule": {"name": "chimera", "stages": 4, "micro_batches": 4}})"
       "\nnonsense\n");
-  EXPECT_EQ(result.exit_code, 0) << result.messages;
-  const std::size_t end = result.output.find('\n');
-  EXPECT_EQ(read_json(result.output.substr(0, end))["totals"]["makespan"], 16);
-  EXPECT_TRUE(read_json(result.output.substr(end)).contains("error"));
+  const std::size_t end = result.find('\n');
+  EXPECT_EQ(read_json(result.substr(0, end))["totals"]["makespan"], 16);
+  EXPECT_TRUE(read_json(result.substr(end)).contains("error"));
 }
 
 TEST(PlaygroundCommandTest, RefusesAmbiguousArguments) {
-  expect_refusal({{"playground"}, {"--output FILE", "--answer FILE"}});
-  expect_refusal({{"playground", "--output", "a", "--answer", "b"}, {"--output FILE", "--answer FILE"}});
-  expect_refusal({{"playground", "--answer", "no-such-file"}, {"no-such-file", "cannot be read"}});
+  expect_refusal({"playground", {"--output FILE", "--answer FILE"}});
+  expect_refusal({"playground --output a --answer b", {"--output FILE", "--answer FILE"}});
+  expect_refusal({"playground --answer no-such-file", {"no-such-file", "cannot be read"}});
 }
 
 }  // namespace

@@ -42,10 +42,8 @@ std::string metrics(int steps, double speed) {
 TEST(TopCommandTest, PrintsTheViewOnceWithoutATerminal) {
   const Scratch scratch;
   const std::string file = scratch.write("metrics.jsonl", metrics(7, 2));
-  const ProgramResult text = run_program({"top", scratch.path("")});
-  EXPECT_EQ(text.exit_code, 0) << text.messages;
-  EXPECT_THAT(text.output, HasSubstr("step      7"));
-  const json view = read_json(run_program({"top", file, "--format", "json"}).output);
+  EXPECT_THAT(output_of({"top", scratch.path("")}), HasSubstr("step      7"));
+  const json view = read_json(run_program(split("top {} --format json", file)).output);
   EXPECT_EQ(view["step"], 7);
   EXPECT_EQ(view["tokens_per_second"], 128);
   EXPECT_EQ(view["state"], "unknown");
@@ -69,9 +67,8 @@ class NarrowTerminal {
     program_side_ = FileDescriptor();
     std::string text;
     std::array<char, 4096> buffer{};
-    for (ssize_t count = 0; (count = ::read(reader_.get(), buffer.data(), buffer.size())) > 0;) {
+    for (ssize_t count = 0; (count = ::read(reader_.get(), buffer.data(), buffer.size())) > 0;)
       text.append(buffer.data(), static_cast<std::size_t>(count));
-    }
     return text;
   }
 
@@ -95,9 +92,10 @@ TEST(TokenizeCommandTest, ProgressFitsTheTerminal) {
   const std::string book = scratch.write("book.txt", "Call me Ishmael.");
   const auto messages = [&](const std::string& kind) {
     NarrowTerminal terminal;
-    const ProgramResult result = ProgramRun({"tokenize", book, "--tokenizer", "bytes", "--output", scratch.path(kind)},
-                                            {.environment = {"TERM=" + kind}, .messages = terminal.program_side()})
-                                     .wait();
+    const ProgramResult result =
+        ProgramRun(split("tokenize {} --tokenizer bytes --output {}", book, scratch.path(kind)),
+                   {.environment = {"TERM=" + kind}, .messages = terminal.program_side()})
+            .wait();
     EXPECT_EQ(result.exit_code, 0);
     return terminal.shown();
   };
@@ -121,9 +119,20 @@ TEST(DiagnoseCommandTest, AFolderThatCannotBeReadIsNoFolderWithoutRecords) {
   expect_refusal({{"diagnose", scratch.path("")}, {"has no flight records"}});
 }
 
+TEST(DiagnoseCommandTest, ListsTheChangesOfTheOrder) {
+  const Scratch scratch;
+  scratch.write("speed.json", R"({"text": "speed\n"})");
+  EXPECT_THAT(run_program({"diagnose", scratch.path("")}).output, Not(HasSubstr("order")));
+  scratch.write("metrics.jsonl", "{\"step\": 56, \"loss\": 2, \"order\": \"rank 1 takes 2.1 times as long\"}\n");
+  const ProgramResult text = run_program({"diagnose", scratch.path("")});
+  EXPECT_THAT(text.output, HasSubstr("changes of the order:\n  step 56: rank 1 takes 2.1 times as long\n"));
+  const json report = read_json(run_program(split("diagnose {} --format json", scratch.path(""))).output);
+  EXPECT_EQ(report["order_changes"], json({"step 56: rank 1 takes 2.1 times as long"}));
+}
+
 TEST(CompareCommandTest, ATableFitsTheTerminal) {
   const Scratch scratch;
-  std::vector<std::string> words = {"compare"};
+  Words words = {"compare"};
   for (const char* name : {"a.jsonl", "b.jsonl"}) words.push_back(scratch.write(name, metrics(5, 1)));
   NarrowTerminal terminal;
   EXPECT_EQ(ProgramRun(words, {.output = terminal.program_side()}).wait().exit_code, 0);
@@ -137,12 +146,12 @@ TEST(CompareCommandTest, WritesTextJsonPictureAndPage) {
   const std::string a = scratch.write("a.jsonl", metrics(5, 1));
   const std::string b = scratch.write("b.jsonl", metrics(5, 3));
   EXPECT_THAT(run_program({"compare", a, b}).output, HasSubstr("3.00"));
-  const json both = read_json(run_program({"compare", a, b, "--format", "json"}).output);
+  const json both = read_json(run_program(split("compare {} {} --format json", a, b)).output);
   EXPECT_EQ(both["runs"][1]["tokens_per_second"], 192);
   EXPECT_TRUE(both["differences"].empty());
-  EXPECT_THAT(run_program({"compare", a, b, "--format", "svg"}).output, ::testing::StartsWith("<svg "));
+  EXPECT_THAT(run_program(split("compare {} {} --format svg", a, b)).output, ::testing::StartsWith("<svg "));
   const std::string page = scratch.path("page.html");
-  EXPECT_EQ(run_program({"compare", a, b, "--format", "html", "--output", page}).exit_code, 0);
+  EXPECT_EQ(run_program(split("compare {} {} --format html --output {}", a, b, page)).exit_code, 0);
   EXPECT_THAT(read_file(page), HasSubstr("Runs side by side"));
 }
 
@@ -150,13 +159,14 @@ TEST(RunsCommandTest, JsonHasNamesThatAreNotUtf8) {
   const Scratch scratch;
   const std::string a = scratch.write("a\xFF.jsonl", metrics(5, 1));
   const std::string b = scratch.write("b.jsonl", metrics(5, 3));
-  const json view = read_json(run_program({"top", a, "--format", "json"}).output);
+  const json view = read_json(run_program(split("top {} --format json", a)).output);
   EXPECT_EQ(view["metrics"], scratch.path("a\uFFFD.jsonl"));
-  const json both = read_json(run_program({"compare", a, b, "--format", "json"}).output);
+  const json both = read_json(run_program(split("compare {} {} --format json", a, b)).output);
   EXPECT_EQ(both["runs"].size(), 2U);
-  const json report = read_json(run_program({"tokenize", scratch.write("book\xE9.txt", "day and night"), "--tokenizer",
-                                             "bytes", "--output", scratch.path("out\xFF"), "--format", "json"})
-                                    .output);
+  const json report =
+      read_json(run_program(split("tokenize {} --tokenizer bytes --output {} --format json",
+                                  scratch.write("book\xE9.txt", "day and night"), scratch.path("out\xFF")))
+                    .output);
   EXPECT_EQ(report["files"][0], scratch.path("out\uFFFD.bin"));
 }
 
@@ -170,7 +180,7 @@ TEST(RunsCommandTest, RefuseMissingAndInvalidRuns) {
     expect_refusal({{command, bad}, {"bad.jsonl:1", "not a step of a run"}});
   }
   expect_refusal({{"compare", scratch.write("empty.jsonl", "")}, {"has not finished a step yet"}});
-  expect_refusal({{"top", bad, "--interval", "0"}, {"--interval"}});
+  expect_refusal({split("top {} --interval 0", bad), {"--interval"}});
 }
 
 }  // namespace

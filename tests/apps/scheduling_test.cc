@@ -18,46 +18,40 @@ using ::testing::HasSubstr;
 const std::filesystem::path kSource = testing::source_path("");
 
 /// Output of a command that must succeed without messages.
-std::string output_of(const std::vector<std::string>& arguments, const std::string& input = "") {
-  const ProgramResult result = run_program(arguments, input);
-  EXPECT_EQ(result.exit_code, 0);
+std::string quiet_output(const Words& arguments, const std::string& input = "") {
+  const ProgramResult result = succeeded(run_program(arguments, input));
   EXPECT_EQ(result.messages, "");
   return result.output;
 }
 
-const std::vector<std::string> kFourStages = {"schedule", "chimera", "--stages", "4", "--micro-batches", "4"};
+const Words kFourStages = "schedule chimera --stages 4 --micro-batches 4";
 
 std::string four_stages_as_json() {
   auto arguments = kFourStages;
-  arguments.insert(arguments.end(), {"--format", "json"});
-  return output_of(arguments);
+  arguments += "--format json";
+  return quiet_output(arguments);
 }
 
 TEST(ScheduleCommandTest, EveryPictureMatchesItsGoldenFile) {
-  for (const json& schedule : read_json(output_of({"schedules", "--format", "json"}))) {
+  for (const json& schedule : read_json(quiet_output("schedules --format json"))) {
     const auto name = schedule["name"].get<std::string>();
-    EXPECT_EQ(output_of({"schedule", name, "--stages", json_text(schedule["figure"]["stages"]), "--micro-batches",
-                         json_text(schedule["figure"]["micro_batches"])}),
-              read_file(kSource / "tests/golden" / (name + ".txt")))
+    EXPECT_EQ(
+        quiet_output(split("schedule {} --stages {} --micro-batches {}", name, json_text(schedule["figure"]["stages"]),
+                           json_text(schedule["figure"]["micro_batches"]))),
+        read_file(kSource / "tests/golden" / (name + ".txt")))
         << name;
   }
 }
 
 TEST(ScheduleCommandTest, ChoosesTheOrderThatSimulateChooses) {
-  for (const std::vector<std::string>& more :
-       {std::vector<std::string>{}, {"--order", "auto"}, {"--order", "slots"}, {"--order", "deepest"}}) {
-    std::vector<std::string> flags = {"chimera-zb", "--stages", "4", "--micro-batches", "4", "--chunks", "2"};
-    flags.insert(flags.end(), more.begin(), more.end());
-    const auto with = [&](const std::string& command, std::vector<std::string> after) {
-      after.insert(after.begin(), flags.begin(), flags.end());
-      after.insert(after.begin(), command);
-      return output_of(after);
-    };
-    const json schedule = json::parse(with("schedule", {"--format", "json"}));
+  for (const Words more : {"", "--order auto", "--order slots", "--order deepest"}) {
+    const Words flags = "chimera-zb --stages 4 --micro-batches 4 --chunks 2" + more;
+    const auto with = [&](const char* command, const Words& after) { return quiet_output(command + flags + after); };
+    const json schedule = json::parse(with("schedule", "--format json"));
     const std::string line = "\norder: " + schedule["order"].get<std::string>() + "\n";
     EXPECT_THAT(with("schedule", {}), HasSubstr(line));
     EXPECT_THAT(with("simulate", {}), HasSubstr(line));
-    const json simulation = json::parse(with("simulate", {"--format", "json"}));
+    const json simulation = json::parse(with("simulate", "--format json"));
     for (std::size_t w = 0; w < schedule["workers"].size(); ++w) {
       for (std::size_t i = 0; i < schedule["workers"][w].size(); ++i) {
         EXPECT_EQ(schedule["workers"][w][i]["micro_batch"], simulation["workers"][w]["ops"][i]["micro_batch"]);
@@ -71,16 +65,15 @@ TEST(ScheduleCommandTest, ChoosesTheOrderThatSimulateChooses) {
 TEST(DocumentationTest, ShowsTheGoldenPicture) {
   const std::string picture = read_file(kSource / "tests/golden/chimera.txt");
   ASSERT_NE(picture, "");
-  for (const char* page : {"README.md", "docs/schedules.md"}) {
+  for (const char* page : {"README.md", "docs/schedules.md"})
     EXPECT_NE(read_file(kSource / page).find(picture), std::string::npos) << page << " shows another picture, or none";
-  }
 }
 
 TEST(ScheduleCommandTest, WritesAFile) {
   const Scratch scratch;
   auto arguments = kFourStages;
-  arguments.insert(arguments.end(), {"--output", scratch.path("picture.txt")});
-  EXPECT_EQ(output_of(arguments), "");
+  arguments += Words{"--output", scratch.path("picture.txt")};
+  EXPECT_EQ(quiet_output(arguments), "");
   EXPECT_EQ(read_file(scratch.path("picture.txt")), read_file(kSource / "tests/golden/chimera.txt"));
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(scratch.path("")), {}), 1) << "nothing else is left";
 }
@@ -89,35 +82,35 @@ TEST(ScheduleCommandTest, NeverReplacesANonRegularFile) {
   const Scratch scratch;
   std::filesystem::create_symlink("/dev/null", scratch.path("nothing"));
   auto arguments = kFourStages;
-  arguments.insert(arguments.end(), {"--output", scratch.path("nothing")});
-  EXPECT_EQ(output_of(arguments), "");
+  arguments += Words{"--output", scratch.path("nothing")};
+  EXPECT_EQ(quiet_output(arguments), "");
   EXPECT_TRUE(std::filesystem::is_character_file(scratch.path("nothing")));
 }
 
 TEST(SchedulesCommandTest, ListsTheParametersOfSchedules) {
-  for (const json& schedule : read_json(output_of({"schedules", "--format", "json"}))) {
+  for (const json& schedule : read_json(quiet_output("schedules --format json"))) {
     const auto name = schedule["name"].get<std::string>();
-    EXPECT_NE(output_of({"schedule", name, "--stages", "2", "--micro-batches", "4"}), "") << name;
-    EXPECT_THAT(output_of({"schedules"}), HasSubstr(name));
+    EXPECT_NE(quiet_output(split("schedule {} --stages 2 --micro-batches 4", name)), "") << name;
+    EXPECT_THAT(quiet_output({"schedules"}), HasSubstr(name));
   }
 }
 
 /// 1F1B: 0F0 0F1 0B0 0B1 | 1F0 1B0 1F1 1B1. Each 0B follows a 1B; in time, no other receive waits beside an op.
 TEST(CheckCommandTest, SaysHowLongReceivesWaitOnGpus) {
-  std::vector<std::string> words = {"check", "1f1b", "--stages", "2", "--micro-batches", "2"};
-  EXPECT_THAT(output_of(words), HasSubstr(": 0.50 receives wait beside an op of worker 0, the most\n"));
-  words.insert(words.end(), {"--format", "json"});
-  const json waits = read_json(output_of(words))["receive_waits"];
+  Words words = "check 1f1b --stages 2 --micro-batches 2";
+  EXPECT_THAT(quiet_output(words), HasSubstr(": 0.50 receives wait beside an op of worker 0, the most\n"));
+  words += "--format json";
+  const json waits = read_json(quiet_output(words))["receive_waits"];
   EXPECT_EQ(waits["worker"], 0);
   EXPECT_DOUBLE_EQ(waits["beside_an_op"], 0.5);
-  EXPECT_THAT(output_of({"check", "gpipe", "--stages", "1", "--micro-batches", "2"}),
-              ::testing::Not(HasSubstr("receives wait")));
+  EXPECT_THAT(quiet_output("check gpipe --stages 1 --micro-batches 2"), ::testing::Not(HasSubstr("receives wait")));
 }
 
 TEST(CheckCommandTest, AcceptsAGeneratedSchedule) {
-  EXPECT_THAT(output_of({"check", "-"}, four_stages_as_json()), HasSubstr("valid: chimera, 4 stages, 4 micro-batches"));
-  EXPECT_EQ(output_of({"check", "chimera", "--stages", "4", "--micro-batches", "4"}),
-            output_of({"check", "-"}, four_stages_as_json()));
+  EXPECT_THAT(quiet_output({"check", "-"}, four_stages_as_json()),
+              HasSubstr("valid: chimera, 4 stages, 4 micro-batches"));
+  EXPECT_EQ(quiet_output("check chimera --stages 4 --micro-batches 4"),
+            quiet_output({"check", "-"}, four_stages_as_json()));
 }
 
 /// A fault in a schedule of four stages, and words of its counter-example.
@@ -132,10 +125,10 @@ class CheckCommandFaultTest : public ::testing::TestWithParam<Fault> {};
 TEST_P(CheckCommandFaultTest, GivesACounterExample) {
   json schedule = read_json(four_stages_as_json());
   GetParam().apply(schedule);
-  const ProgramResult text = run_program({"check", "-"}, json_text(schedule));
+  const ProgramResult text = run_program("check -", json_text(schedule));
   EXPECT_EQ(text.exit_code, 1);
   EXPECT_THAT(text.output, HasSubstr(GetParam().words));
-  const ProgramResult object = run_program({"check", "-", "--format", "json"}, json_text(schedule));
+  const ProgramResult object = run_program("check - --format json", json_text(schedule));
   EXPECT_EQ(object.exit_code, 1);
   const json report = read_json(object.output);
   EXPECT_EQ(report["valid"], false);
@@ -158,21 +151,21 @@ INSTANTIATE_TEST_SUITE_P(
 TEST(CheckCommandTest, NamesTheKindOfAViolation) {
   json schedule = read_json(four_stages_as_json());
   std::swap(schedule["workers"][1][0], schedule["workers"][1][5]);
-  const ProgramResult text = run_program({"check", "-"}, json_text(schedule));
+  const ProgramResult text = run_program("check -", json_text(schedule));
   EXPECT_THAT(text.output, HasSubstr("worker 1 | [1B0] 2F2 1F1 2F3 2B2 [1F0] 2B3 1B1"));
-  const json report = read_json(run_program({"check", "-", "--format", "json"}, json_text(schedule)).output);
+  const json report = read_json(run_program("check - --format json", json_text(schedule)).output);
   EXPECT_EQ(report["violations"][0]["kind"], "cycle");
 }
 
 TEST(CheckCommandTest, NamesTheFirstOpOverALimit) {
-  const ProgramResult result = run_program({"check", "-", "--max-in-flight", "3"}, four_stages_as_json());
+  const ProgramResult result = run_program("check - --max-in-flight 3", four_stages_as_json());
   EXPECT_EQ(result.exit_code, 1);
   EXPECT_THAT(result.output, HasSubstr("worker 1, op 3 (2F3): 4 stage units in flight, 3 allowed"));
-  EXPECT_EQ(run_program({"check", "-", "--max-in-flight", "4"}, four_stages_as_json()).exit_code, 0);
-  const std::vector<std::string> bytes = {"check", "-", "--activation-bytes", "10", "--weight-bytes", "100"};
+  EXPECT_EQ(run_program("check - --max-in-flight 4", four_stages_as_json()).exit_code, 0);
+  const Words bytes = "check - --activation-bytes 10 --weight-bytes 100";
   const auto with_memory = [&](const char* memory) {
     auto arguments = bytes;
-    arguments.insert(arguments.end(), {"--memory", memory});
+    arguments += Words{"--memory", memory};
     return run_program(arguments, four_stages_as_json());
   };
   EXPECT_EQ(with_memory("240").exit_code, 0);
@@ -181,14 +174,12 @@ TEST(CheckCommandTest, NamesTheFirstOpOverALimit) {
 }
 
 TEST(CheckCommandTest, AccumulationOutOfSampleOrderIsANoteUnlessStrict) {
-  json schedule =
-      read_json(output_of({"schedule", "gpipe", "--stages", "2", "--micro-batches", "2", "--format", "json"}));
+  json schedule = read_json(quiet_output("schedule gpipe --stages 2 --micro-batches 2 --format json"));
   for (json& ops : schedule["workers"]) std::swap(ops[2], ops[3]);
-  const ProgramResult noted = run_program({"check", "-"}, json_text(schedule));
-  EXPECT_EQ(noted.exit_code, 0);
-  EXPECT_THAT(noted.output, HasSubstr("note (schedule): worker 0, op 3 (0B0): accumulates after micro-batch 1"));
-  EXPECT_THAT(noted.output, HasSubstr("valid: gpipe"));
-  const ProgramResult strict = run_program({"check", "-", "--strict-order"}, json_text(schedule));
+  const std::string noted = quiet_output({"check", "-"}, json_text(schedule));
+  EXPECT_THAT(noted, HasSubstr("note (schedule): worker 0, op 3 (0B0): accumulates after micro-batch 1"));
+  EXPECT_THAT(noted, HasSubstr("valid: gpipe"));
+  const ProgramResult strict = run_program("check - --strict-order", json_text(schedule));
   EXPECT_EQ(strict.exit_code, 1);
   EXPECT_THAT(strict.output, HasSubstr("invalid: 2 violations"));
 }
@@ -212,7 +203,7 @@ TEST(CheckCommandTest, RefusesInvalidScheduleFiles) {
       {with("\"version\": 1", "\"version\": 2"), "version: this program reads version 1"},
   };
   for (const auto& [text, words] : texts) {
-    const ProgramResult result = run_program({"check", "-"}, text);
+    const ProgramResult result = run_program("check -", text);
     EXPECT_EQ(result.exit_code, 2) << text;
     EXPECT_THAT(result.messages, HasSubstr(words));
     EXPECT_EQ(lines_of(result.messages).size(), 1U);
@@ -221,23 +212,21 @@ TEST(CheckCommandTest, RefusesInvalidScheduleFiles) {
 }
 
 TEST(ScheduleCommandTest, WritesBothCsvDialects) {
-  const std::vector<std::string> command = {"schedule",        "gpipe", "--stages", "2",
-                                            "--micro-batches", "1",     "--format", "csv"};
-  EXPECT_EQ(output_of(command), "0F0,0B0\n1F0,1B0\n");
+  const Words command = "schedule gpipe --stages 2 --micro-batches 1 --format csv";
+  EXPECT_EQ(quiet_output(command), "0F0,0B0\n1F0,1B0\n");
   auto with_messages = command;
   with_messages.push_back("--communication");
-  EXPECT_EQ(output_of(with_messages),
+  EXPECT_EQ(quiet_output(with_messages),
             "0F0,0SEND_F0,0RECV_B0,0B0,0REDUCE_GRAD\n1RECV_F0,1F0,1B0,1SEND_B0,1REDUCE_GRAD\n");
-  const ProgramResult as_json = run_program(
-      {"schedule", "gpipe", "--stages", "2", "--micro-batches", "1", "--format", "json", "--communication"});
+  const ProgramResult as_json =
+      run_program("schedule gpipe --stages 2 --micro-batches 1 --format json --communication");
   EXPECT_EQ(as_json.exit_code, 2);
   EXPECT_THAT(as_json.messages, HasSubstr("--communication goes with --format csv"));
 }
 
 TEST(CheckCommandTest, ReadsCsvAndNotesDroppedActions) {
   const std::string cells = "0F0,0SEND_F0,0RECV_B0,0B0,0REDUCE_GRAD\n1RECV_F0,1F0,1B0,1SEND_B0\n";
-  const ProgramResult result = run_program({"check", "-"}, cells);
-  EXPECT_EQ(result.exit_code, 0);
+  const ProgramResult result = succeeded(run_program("check -", cells));
   EXPECT_THAT(result.output, HasSubstr("valid: stdin, 2 stages, 1 micro-batch, 1 replica, 2 workers"));
   const auto notes = lines_of(result.messages);
   ASSERT_EQ(notes.size(), 2U);
@@ -248,19 +237,19 @@ TEST(CheckCommandTest, ReadsCsvAndNotesDroppedActions) {
 }
 
 TEST(CheckCommandTest, ProvesPairsInOrderAndTogether) {
-  const auto lines = lines_of(output_of({"check", "-"}, output_of({"schedule", "dualpipe", "--stages", "2",
-                                                                   "--micro-batches", "4", "--format", "json"})));
+  const auto lines = lines_of(
+      quiet_output({"check", "-"}, quiet_output("schedule dualpipe --stages 2 --micro-batches 4 --format json")));
   ASSERT_EQ(lines.size(), 7U);
   EXPECT_THAT(lines[2], HasSubstr("program, per-direction channels: cannot deadlock"));
   EXPECT_THAT(lines[4], HasSubstr("program, per-direction channels, pairs together: cannot deadlock"));
   EXPECT_THAT(lines[5], HasSubstr("program, one serial queue per pair, pairs together: cannot deadlock"));
-  const ProgramResult same = run_program({"check", "-"}, "0F0,0B0\n(1F0;1B0)OVERLAP_F_B\n");
+  const ProgramResult same = run_program("check -", "0F0,0B0\n(1F0;1B0)OVERLAP_F_B\n");
   EXPECT_EQ(same.exit_code, 1);
   EXPECT_THAT(same.output, HasSubstr("paired with 1B0, which needs it"));
 }
 
 TEST(CheckCommandTest, RefusesJunkAfterCellsWithItsPlace) {
-  const ProgramResult result = run_program({"check", "-"}, "0F0,0B0\n1F0,1B0,junk\n");
+  const ProgramResult result = run_program("check -", "0F0,0B0\n1F0,1B0,junk\n");
   EXPECT_EQ(result.exit_code, 2);
   EXPECT_EQ(lines_of(result.messages).size(), 1U);
   EXPECT_THAT(result.messages, HasSubstr("row 2, column 3: 'junk' is not a cell"));
@@ -268,14 +257,14 @@ TEST(CheckCommandTest, RefusesJunkAfterCellsWithItsPlace) {
 
 TEST(SimulateCommandTest, ReadsCsvWithReplicas) {
   auto arguments = kFourStages;
-  arguments.insert(arguments.end(), {"--format", "csv"});
-  EXPECT_EQ(read_json(output_of({"simulate", "--file", "-", "--format", "json"}, output_of(arguments))),
-            read_json(output_of({"simulate", "chimera", "--stages", "4", "--micro-batches", "4", "--format", "json"})));
+  arguments += "--format csv";
+  EXPECT_EQ(read_json(quiet_output("simulate --file - --format json", quiet_output(arguments))),
+            read_json(quiet_output("simulate chimera --stages 4 --micro-batches 4 --format json")));
 }
 
 TEST(SimulateCommandTest, TimesEightStagesLikeThePaper) {
-  const json timeline = read_json(output_of({"simulate", "chimera", "--stages", "8", "--micro-batches", "8",
-                                             "--forward", "1", "--backward", "2", "--format", "json"}));
+  const json timeline =
+      read_json(quiet_output("simulate chimera --stages 8 --micro-batches 8 --forward 1 --backward 2 --format json"));
   EXPECT_EQ(timeline["makespan"], 36);
   ASSERT_EQ(timeline["workers"].size(), 8U);
   for (const json& worker : timeline["workers"]) {
@@ -285,20 +274,20 @@ TEST(SimulateCommandTest, TimesEightStagesLikeThePaper) {
 }
 
 TEST(SimulateCommandTest, ReadsASchedule) {
-  EXPECT_EQ(read_json(output_of({"simulate", "--file", "-", "--format", "json"}, four_stages_as_json())),
-            read_json(output_of({"simulate", "chimera", "--stages", "4", "--micro-batches", "4", "--format", "json"})));
+  EXPECT_EQ(read_json(quiet_output("simulate --file - --format json", four_stages_as_json())),
+            read_json(quiet_output("simulate chimera --stages 4 --micro-batches 4 --format json")));
 }
 
 TEST(SimulateCommandTest, RefusesAnInvalidScheduleWithItsCounterExample) {
   json schedule = read_json(four_stages_as_json());
   schedule["workers"][0].erase(7);
-  const ProgramResult result = run_program({"simulate", "--file", "-"}, json_text(schedule));
+  const ProgramResult result = run_program("simulate --file -", json_text(schedule));
   EXPECT_EQ(result.exit_code, 1);
   EXPECT_THAT(result.messages, HasSubstr("0B1 (or 0I1 and 0W1) is missing"));
 }
 
 TEST(ModelCommandTest, CountsBert48AndItsStages) {
-  const json model = read_json(output_of({"model", "bert-48", "--stages", "4", "--format", "json"}));
+  const json model = read_json(quiet_output("model bert-48 --stages 4 --format json"));
   EXPECT_EQ(model["parameters"], 669'790'012);
   ASSERT_EQ(model["stages"].size(), 4U);
   std::int64_t parameters = 0;
@@ -314,12 +303,12 @@ TEST(ModelCommandTest, ReadsAFileAndReplacesFields) {
   const std::string file = scratch.write("mine.toml",
                                          "family = \"gpt2\"\nlayers = 4\nhidden = 64\nheads = 4\nfeed_forward = 256\n"
                                          "vocabulary = 256\npositions = 1024\ntied = false\n");
-  const auto parameters = [](const std::vector<std::string>& arguments) {
-    return read_json(output_of(arguments))["parameters"].get<std::int64_t>();
+  const auto parameters = [](const Words& arguments) {
+    return read_json(quiet_output(arguments))["parameters"].get<std::int64_t>();
   };
-  EXPECT_EQ(parameters({"model", file, "--format", "json"}), parameters({"model", "gpt2-tiny", "--format", "json"}));
-  EXPECT_EQ(parameters({"model", file, "--tied", "true", "--format", "json"}),
-            parameters({"model", file, "--format", "json"}) - 256 * 64);
+  EXPECT_EQ(parameters(split("model {} --format json", file)), parameters("model gpt2-tiny --format json"));
+  EXPECT_EQ(parameters(split("model {} --tied true --format json", file)),
+            parameters(split("model {} --format json", file)) - 256 * 64);
 }
 
 }  // namespace

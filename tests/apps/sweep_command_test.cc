@@ -16,11 +16,11 @@ using ::testing::HasSubstr;
 
 TEST(SweepCommandTest, WritesCsvToAFileAndAChart) {
   const Scratch scratch;
-  const std::vector<std::string> shapes = {"--schedules", "1f1b,chimera", "--stages", "4", "--micro-batches", "D,2D"};
-  std::vector<std::string> printed = {"sweep", "--format", "csv"};
-  std::vector<std::string> files = {"sweep", "--output", scratch.path("table"), "--chart", scratch.path("chart.svg")};
-  printed.insert(printed.end(), shapes.begin(), shapes.end());
-  files.insert(files.end(), shapes.begin(), shapes.end());
+  const Words shapes = "--schedules 1f1b,chimera --stages 4 --micro-batches D,2D";
+  Words printed = "sweep --format csv";
+  Words files = split("sweep --output {} --chart {}", scratch.path("table"), scratch.path("chart.svg"));
+  printed += shapes;
+  files += shapes;
   EXPECT_EQ(run_program(files).output, "");
   EXPECT_THAT(read_file(scratch.path("table")), ::testing::StartsWith("schedule,stages,micro_batches,pipelines,"));
   EXPECT_EQ(read_file(scratch.path("table")), run_program(printed).output);
@@ -31,23 +31,10 @@ TEST(SweepCommandTest, WritesCsvToAFileAndAChart) {
 
 TEST(SweepCommandTest, DrawsACurveOverATime) {
   const Scratch scratch;
-  const std::vector<std::string> words = {"sweep",
-                                          "--schedules",
-                                          "1f1b,chimera",
-                                          "--stages",
-                                          "4",
-                                          "--micro-batches",
-                                          "4",
-                                          "--latency",
-                                          "0,0.5,1",
-                                          "--backward",
-                                          "1,2",
-                                          "--over",
-                                          "latency",
-                                          "--value",
-                                          "makespan",
-                                          "--chart",
-                                          scratch.path("chart.svg")};
+  const Words words = split(
+      "sweep --schedules 1f1b,chimera --stages 4 --micro-batches 4 --latency 0,0.5,1 --backward 1,2 --over latency "
+      "--value makespan --chart {}",
+      scratch.path("chart.svg"));
   EXPECT_EQ(run_program(words).exit_code, 0);
   const std::string chart = read_file(scratch.path("chart.svg"));
   EXPECT_THAT(chart, HasSubstr("makespan over latency"));
@@ -56,19 +43,15 @@ TEST(SweepCommandTest, DrawsACurveOverATime) {
 
 TEST(SweepCommandTest, KeepsTheParetoFront) {
   const Scratch scratch;
-  const std::vector<std::string> words = {
-      "sweep",    "--schedules", "interleaved-zb,v-min", "--stages", "4", "--micro-batches", "8", "--chunks", "1..3",
-      "--format", "json"};
-  const auto rows = [](const std::vector<std::string>& typed) {
-    const ProgramResult result = run_program(typed);
-    EXPECT_EQ(result.exit_code, 0) << result.messages;
+  const Words words = "sweep --schedules interleaved-zb,v-min --stages 4 --micro-batches 8 --chunks 1..3 --format json";
+  const auto rows = [](const Words& typed) {
+    const std::string result = output_of(typed);
     std::vector<nlohmann::json> found;
-    std::istringstream lines(result.output);
+    std::istringstream lines(result);
     for (std::string line; std::getline(lines, line);) found.push_back(read_json(line));
     return found;
   };
-  std::vector<std::string> pareto = words;
-  pareto.insert(pareto.end(), {"--pareto", "--chart", scratch.path("memory.svg")});
+  Words pareto = words + Words{"--pareto", "--chart", scratch.path("memory.svg")};
   const auto all = rows(words);
   const auto kept = rows(pareto);
   ASSERT_LT(kept.size(), all.size());
@@ -88,19 +71,16 @@ TEST(SweepCommandTest, KeepsTheParetoFront) {
 }
 
 TEST(SweepCommandTest, RefusesUndrawableRequests) {
-  expect_refusal({{"sweep", "--schedules", "gpipe", "--stages", "4", "--micro-batches", "4", "--chart", "c.svg",
-                   "--value", "makespam"},
+  expect_refusal({"sweep --schedules gpipe --stages 4 --micro-batches 4 --chart c.svg --value makespam",
                   {"makespam", "makespan"}});
-  expect_refusal({{"sweep", "--stages", "4", "--micro-batches", "4", "--steps", "3"}, {"--steps", "--train"}});
+  expect_refusal({"sweep --stages 4 --micro-batches 4 --steps 3", {"--steps", "--train"}});
+  expect_refusal({"sweep --schedule 1f1b --stages 4 --micro-batches 4 --train corpus/tiny.txt",
+                  {"unexpected '--schedule'", "--schedules"}});
+  expect_refusal({"sweep 1f1b --stages 4 --micro-batches 4", {"unexpected '1f1b'", "--schedules"}});
+  expect_refusal({"sweep --stages 4 --micro-batches 4 --train --model gpt2-tiny", {"--train --model: expected data"}});
+  expect_refusal({"sweep --stages 4 --micro-batches 4 --latency 0,x", {"--latency", "'x'"}});
   expect_refusal(
-      {{"sweep", "--schedule", "1f1b", "--stages", "4", "--micro-batches", "4", "--train", "corpus/tiny.txt"},
-       {"unexpected '--schedule'", "--schedules"}});
-  expect_refusal({{"sweep", "1f1b", "--stages", "4", "--micro-batches", "4"}, {"unexpected '1f1b'", "--schedules"}});
-  expect_refusal({{"sweep", "--stages", "4", "--micro-batches", "4", "--train", "--model", "gpt2-tiny"},
-                  {"--train --model: expected data"}});
-  expect_refusal({{"sweep", "--stages", "4", "--micro-batches", "4", "--latency", "0,x"}, {"--latency", "'x'"}});
-  expect_refusal({{"sweep", "--stages", "4", "--micro-batches", "4", "--latency", "0,1", "--train", "corpus/tiny.txt"},
-                  {"--train", "--latency"}});
+      {"sweep --stages 4 --micro-batches 4 --latency 0,1 --train corpus/tiny.txt", {"--train", "--latency"}});
 }
 
 }  // namespace

@@ -15,6 +15,7 @@ namespace chimera {
 namespace {
 
 using ::testing::ElementsAre;
+using ::testing::EndsWith;
 using ::testing::HasSubstr;
 
 std::string step(int number, double loss, double seconds) {
@@ -41,6 +42,14 @@ TEST(ContestTest, ScoresAreMediansOverTheStepsThatCount) {
   EXPECT_EQ(scores[0].loss_difference, 0);
   EXPECT_NEAR(scores[1].loss_difference, 0.001, 1e-12);
   EXPECT_THAT(said, HasSubstr(": 2000 4000\n"));
+}
+
+TEST(ContestTest, TheErrorOfARunBeginsALine) {
+  std::string said;
+  EXPECT_THROW((void)run_contest({{"fast", trained(4, 0.25)}, {"none", "exit 2"}}, kTwoRounds,
+                                 [&](const std::string& words) { said += words; }),
+               Error);
+  EXPECT_THAT(said, EndsWith(": 4000\n"));
 }
 
 TEST(ContestTest, CopiesRunTogetherAndAddTheirSpeeds) {

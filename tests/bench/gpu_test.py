@@ -33,6 +33,19 @@ def shell(name, script, limit=30, **more):
     return measure.Part(name, ["sh", "-c", script], limit, **more)
 
 
+class DriverTest(unittest.TestCase):
+    def test_an_old_driver_is_named(self):
+        kinds = {"x86_64 Kernel Module  535.104.05  Sat": 1, "Open Kernel Module for x86_64  580.65.06  Release": 0, "": 0}
+        for kind, code in kinds.items():
+            with self.subTest(kind), tempfile.NamedTemporaryFile("w") as version:
+                version.write(f"NVRM version: NVIDIA UNIX {kind} Build\nGCC version: gcc\n")
+                version.flush()
+                command = ["sh", "-c", f". tools/setup.sh; require_driver {version.name}"]
+                found = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+                self.assertEqual(found.returncode, code, found.stderr)
+                self.assertEqual("driver here is 535, and CUDA 13" in found.stderr, code == 1)
+
+
 class GpuTest(unittest.TestCase):
     def run_parts(self, *parts, seconds=60):
         with tempfile.TemporaryDirectory() as folder:
@@ -55,10 +68,11 @@ class GpuTest(unittest.TestCase):
     def test_the_halves_have_the_parts_in_their_order(self):
         first, second = ([name for name, _, _ in self.dry_run("--packed", "nowhere", "--half", half)] for half in "12")
         self.assertEqual(first[:5], ["start", "idle", "tests", "compare", "compare-odd"])
-        self.assertEqual(first[-3:], ["no-graphs", "graphs", "op-graphs"])
+        self.assertEqual(first[-6:], ["no-graphs", "graphs", "op-graphs", "timeline", "llama-8b-4", "queues"])
         self.assertEqual([name for name in second if name.startswith("nccl")],
                          ["nccl-chimera", "nccl-1f1b-cuda-graphs", "nccl-chimera-canonical",
-                          "nccl-chimera-recover-reroute", "nccl-chimera-recover-twin", "nccl-8", "nccl-64"])
+                          "nccl-chimera-recover-reroute", "nccl-chimera-recover-twin", "nccl-8", "nccl-64",
+                          "nccl-split", "nccl-split-whole", "nccl-channels"])
         for name in ("python", "memory", "killed", "stopped", "compiled", "peer-pipelining"):
             self.assertIn(name, second)
         for names in (first, second):
@@ -291,10 +305,12 @@ class GpuTest(unittest.TestCase):
     @unittest.skipUnless(FAKE_GPU, "built without LibTorch")
     def test_the_list_runs_on_the_fake_device(self):
         first, second = (self.rehearse(half) for half in "12")
-        self.assertEqual([name for name, state in first.items() if state == "not run"], ["idle", "tests", "products"])
+        self.assertEqual([name for name, state in first.items() if state == "not run"],
+                         ["idle", "tests", "products", "queues"])
         self.assertEqual([name for name, state in second.items() if state == "passed"],
                          ["start", "losses-cpu", "losses-gpu", "nccl-chimera", "nccl-chimera-canonical",
-                          "nccl-chimera-recover-reroute", "nccl-chimera-recover-twin", "blocks"])
+                          "nccl-chimera-recover-reroute", "nccl-chimera-recover-twin", "nccl-split", "nccl-split-whole",
+                          "nccl-channels", "wrong-token", "blocks"])
 
     def test_a_rehearsal_judges_losses_and_tensors_but_not_speed(self):
         options = argparse.Namespace(packed=None, output=pathlib.Path("out"), peak=None, half=2, rehearse=FAKE_GPU or "x")

@@ -32,9 +32,8 @@ MachineProfile published_p100() {
   MachineProfile machine = p100();
   const LayerTime block = layer_time(machine, find_model("bert-48"), LayerKind::Block, {.micro_batch_size = 8});
   machine = with_scalar(machine, FitScalar::Layers, 4.50e-3 / block.forward);
-  for (LinkProfile* links : {&machine.point_to_point, &machine.all_reduce}) {
+  for (LinkProfile* links : {&machine.point_to_point, &machine.all_reduce})
     links->within_node.alpha = links->between_nodes.alpha = 0;
-  }
   machine.block_launch = 0;
   return machine;
 }

@@ -52,5 +52,14 @@ class FitHereTest(unittest.TestCase):
         self.assertRegex(ended.stdout, r"left out: median error \d+\.\d % before, 0\.0 % after\n$")
 
 
+class MemoryLimitsTest(unittest.TestCase):
+    def test_forecasts_stay_below_their_limits(self):
+        ended = run("memory_limits.py", "--dry-run")
+        self.assertEqual((ended.returncode, ended.stderr), (0, ""))
+        rows = [[float(cell) for cell in row.split("|")[1:3]] for row in ended.stdout.splitlines()[2:]]
+        self.assertEqual(len(rows), 5)
+        self.assertTrue(all(0.85 * limit < predicted <= limit for limit, predicted in rows), rows)
+
+
 if __name__ == "__main__":
     unittest.main(argv=sys.argv[:1], verbosity=2)

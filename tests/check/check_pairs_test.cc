@@ -72,17 +72,14 @@ TEST(CheckPairsTest, FindsTwoPairsThatNeedEachOther) {
 }
 
 TEST(CheckPairsTest, EveryGeneratedPairRunsTogetherUnderBothDisciplines) {
-  for (const Generator& generator : generators()) {
-    for (const PipelineShape& shape : testing::small_shapes(generator.name, 6)) {
-      const Schedule schedule = generator.generate(shape);
-      if (!has_pairs(schedule)) continue;
-      EXPECT_TRUE(check(schedule).empty()) << testing::describe(generator.name, shape);
-      for (const ChannelDiscipline discipline : {ChannelDiscipline::PerDirection, ChannelDiscipline::SerialPair}) {
-        const Program program = lower(schedule, {.discipline = discipline, .pairs = Pairs::Together});
-        EXPECT_TRUE(check(program, discipline).empty()) << testing::describe(generator.name, shape);
-      }
+  testing::for_every_schedule(6, [](const Schedule& schedule) {
+    if (!has_pairs(schedule)) return;
+    EXPECT_TRUE(check(schedule).empty());
+    for (const ChannelDiscipline discipline : {ChannelDiscipline::PerDirection, ChannelDiscipline::SerialPair}) {
+      const Program program = lower(schedule, {.discipline = discipline, .pairs = Pairs::Together});
+      EXPECT_TRUE(check(program, discipline).empty());
     }
-  }
+  });
 }
 
 TEST(CheckPairsTest, AProgramsPairHasBothInputsBeforeIt) {

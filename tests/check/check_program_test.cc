@@ -17,51 +17,38 @@ using ::testing::SizeIs;
 
 constexpr ChannelDiscipline kDisciplines[] = {ChannelDiscipline::PerDirection, ChannelDiscipline::SerialPair};
 
-TEST(CheckProgramTest, EveryRegisteredScheduleIsSafeInBothDisciplines) {
-  for (const Generator& generator : generators()) {
-    for (const PipelineShape& shape : testing::small_shapes(generator.name, 10)) {
-      const Schedule schedule = generator.generate(shape);
-      for (const ChannelDiscipline discipline : kDisciplines) {
-        for (const Schedule& lowered : {schedule, forward_only(schedule)}) {
-          const auto violations = check(lower(lowered, {.discipline = discipline}), discipline);
-          ASSERT_TRUE(violations.empty()) << testing::describe(generator.name, shape) << ", " << to_text(discipline)
-                                          << ": " << violations[0].message;
-        }
-      }
-    }
+/// Expects that the lowered schedule is safe in both disciplines.
+void expect_safe(const Schedule& schedule, LoweringOptions options = {}) {
+  for (const ChannelDiscipline discipline : kDisciplines) {
+    options.discipline = discipline;
+    const auto violations = check(lower(schedule, options), discipline);
+    EXPECT_TRUE(violations.empty()) << to_text(discipline) << ": " << violations[0].message;
   }
+}
+
+TEST(CheckProgramTest, EveryRegisteredScheduleIsSafeInBothDisciplines) {
+  testing::for_every_schedule(10, [](const Schedule& schedule) {
+    expect_safe(schedule);
+    expect_safe(forward_only(schedule));
+  });
 }
 
 TEST(CheckProgramTest, RecomputationIsSafeInBothDisciplines) {
-  for (const Generator& generator : generators()) {
-    for (const PipelineShape& shape : testing::small_shapes(generator.name, 6)) {
-      const Schedule schedule = generator.generate(shape);
-      LoweringOptions options;
-      for (std::int64_t s = 0; s < schedule.stages; ++s) options.recompute.emplace(s);
-      for (const ChannelDiscipline discipline : kDisciplines) {
-        options.discipline = discipline;
-        const auto violations = check(lower(schedule, options), discipline);
-        ASSERT_TRUE(violations.empty()) << testing::describe(generator.name, shape) << ": " << violations[0].message;
-      }
-    }
-  }
+  testing::for_every_schedule(6, [](const Schedule& schedule) {
+    LoweringOptions options;
+    for (std::int64_t s = 0; s < schedule.stages; ++s) options.recompute.emplace(s);
+    expect_safe(schedule, options);
+  });
 }
 
 TEST(CheckProgramTest, OffloadingIsSafeInBothDisciplines) {
-  for (const Generator& generator : generators()) {
-    for (const PipelineShape& shape : testing::small_shapes(generator.name, 5)) {
-      const Schedule schedule = generator.generate(shape);
-      LoweringOptions options;
-      for (std::int64_t s = 0; s < schedule.stages; ++s) options.offload.emplace(s);
-      if (schedule.micro_batches % 2 == 0) options.recompute = {StageId(0), StageId(schedule.stages - 1)};
-      options.pairs = has_pairs(schedule) ? Pairs::Together : Pairs::InOrder;
-      for (const ChannelDiscipline discipline : kDisciplines) {
-        options.discipline = discipline;
-        const auto violations = check(lower(schedule, options), discipline);
-        ASSERT_TRUE(violations.empty()) << testing::describe(generator.name, shape) << ": " << violations[0].message;
-      }
-    }
-  }
+  testing::for_every_schedule(5, [](const Schedule& schedule) {
+    LoweringOptions options;
+    for (std::int64_t s = 0; s < schedule.stages; ++s) options.offload.emplace(s);
+    if (schedule.micro_batches % 2 == 0) options.recompute = {StageId(0), StageId(schedule.stages - 1)};
+    options.pairs = has_pairs(schedule) ? Pairs::Together : Pairs::InOrder;
+    expect_safe(schedule, options);
+  });
 }
 
 TEST(CheckProgramTest, ActivationsAreLoadedBeforeTheirBackward) {
@@ -85,32 +72,18 @@ TEST(CheckProgramTest, ActivationsAreLoadedBeforeTheirBackward) {
 }
 
 TEST(CheckProgramTest, SumsOfATiedMatrixAreSafeInBothDisciplines) {
-  for (const Generator& generator : generators()) {
-    for (const PipelineShape& shape : testing::small_shapes(generator.name, 6)) {
-      const Schedule schedule = generator.generate(shape);
-      for (const AllReducePlacement placement : {AllReducePlacement::Eager, AllReducePlacement::Post}) {
-        for (const bool every_stage : {false, true}) {
-          for (const ChannelDiscipline discipline : kDisciplines) {
-            const LoweringOptions options{.discipline = discipline,
-                                          .all_reduces = {every_stage, placement, /*tied=*/true}};
-            const auto violations = check(lower(schedule, options), discipline);
-            ASSERT_TRUE(violations.empty())
-                << testing::describe(generator.name, shape) << ": " << violations[0].message;
-          }
-        }
-      }
+  testing::for_every_schedule(6, [](const Schedule& schedule) {
+    for (const AllReducePlacement placement : {AllReducePlacement::Eager, AllReducePlacement::Post}) {
+      for (const bool every_stage : {false, true})
+        expect_safe(schedule, {.all_reduces = {every_stage, placement, /*tied=*/true}});
     }
-  }
+  });
 }
 
 TEST(CheckProgramTest, SafeWithAnyBoundOnTransfersAhead) {
   for (const std::int64_t ahead : {0, 1, 5}) {
-    for (const std::int64_t behind : {1, 3}) {
-      for (const ChannelDiscipline discipline : kDisciplines) {
-        const LoweringOptions options{discipline, ahead, behind};
-        EXPECT_TRUE(check(lower(find_generator("chimera").generate({8, 20, 4}), options), discipline).empty());
-      }
-    }
+    for (const std::int64_t behind : {1, 3})
+      expect_safe(find_generator("chimera").generate({8, 20, 4}), {.receives_ahead = ahead, .sends_behind = behind});
   }
 }
 
@@ -121,13 +94,11 @@ Program naive(const Schedule& schedule) {
     std::vector<Instruction> blocking;
     for (const Instruction& instruction : instructions) {
       if (instruction.kind == InstructionKind::PostReceive || instruction.kind == InstructionKind::WaitSend) continue;
-      if (instruction.kind == InstructionKind::WaitReceive) {
+      if (instruction.kind == InstructionKind::WaitReceive)
         blocking.push_back({InstructionKind::PostReceive, instruction.op, instruction.peer});
-      }
       blocking.push_back(instruction);
-      if (instruction.kind == InstructionKind::StartSend) {
+      if (instruction.kind == InstructionKind::StartSend)
         blocking.push_back({InstructionKind::WaitSend, instruction.op, instruction.peer});
-      }
     }
     instructions = blocking;
   }
@@ -152,7 +123,6 @@ TEST(CheckProgramTest, ReceivesPostedForGlooMayDeadlockInOneSerialQueue) {
   EXPECT_FALSE(check(program, ChannelDiscipline::SerialPair).empty());
 }
 
-/// The model of GPUs without a warm-up: receives that are posted ahead then block the first op.
 /// The worker's first instruction of a kind.
 Instruction* first(Program& program, std::size_t worker, InstructionKind kind) {
   for (Instruction& instruction : program.workers[worker]) {

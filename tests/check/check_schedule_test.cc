@@ -30,10 +30,9 @@ TEST_P(CheckScheduleTest, FindsTheFault) {
   const auto violations = check(schedule);
   ASSERT_FALSE(violations.empty());
   bool found = false;
-  for (const Violation& violation : violations) {
+  for (const Violation& violation : violations)
     found =
         found || (violation.kind == GetParam().kind && violation.message.find(GetParam().message) != std::string::npos);
-  }
   EXPECT_TRUE(found) << "first of " << violations.size() << ": " << violations[0].message;
 }
 

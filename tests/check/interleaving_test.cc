@@ -44,9 +44,7 @@ TEST(InterleavingTest, AllRunsOfATinyProgramEndInTheStateThatCheckFinds) {
         EXPECT_EQ(*ends.begin(), testing::final_state(waits, seed));
         const auto violations = check(program, discipline);
         EXPECT_EQ(violations.empty(), testing::plays(program, discipline, kMaxStates)) << name << ", seed " << seed;
-        if (violations.empty()) {
-          EXPECT_EQ(*ends.begin(), waits.end());
-        }
+        if (violations.empty()) EXPECT_EQ(*ends.begin(), waits.end());
         if (gets_stuck(violations)) ++stuck;
         ++programs;
       }

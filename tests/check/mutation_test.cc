@@ -94,9 +94,8 @@ void join_backward(std::vector<Op>& ops, Dice& dice) {
   const Op chosen = ops[dice.below(ops.size())];
   const OpKind gone = dice.one_in(2) ? OpKind::BackwardInput : OpKind::BackwardWeight;
   for (std::size_t i = ops.size(); i-- > 0;) {
-    if (ops[i].stage != chosen.stage || ops[i].micro_batch != chosen.micro_batch || ops[i].slice != chosen.slice) {
+    if (ops[i].stage != chosen.stage || ops[i].micro_batch != chosen.micro_batch || ops[i].slice != chosen.slice)
       continue;
-    }
     if (ops[i].kind == gone) {
       ops.erase(ops.begin() + static_cast<std::ptrdiff_t>(i));
     } else if (ops[i].kind != OpKind::Forward) {

@@ -24,9 +24,8 @@ int fewest_waits(const OpTable& table) {
   }
   for (std::size_t via = 0; via < size; ++via) {
     for (std::size_t from = 0; from < size; ++from) {
-      for (std::size_t to = 0; to < size; ++to) {
+      for (std::size_t to = 0; to < size; ++to)
         distance[from][to] = std::min(distance[from][to], distance[from][via] + distance[via][to]);
-      }
     }
   }
   int fewest = kFar;

@@ -65,9 +65,8 @@ WaitTable::Needs WaitTable::of_transfer(const Program& program, ChannelDisciplin
   const auto other = entries(program, wait.peer.index(), worker, by_direction ? &receives : nullptr);
   for (std::size_t k = 0; k < std::min(own.size(), other.size()); ++k) {
     if (own[k].is_send == other[k].is_send || !is_same_tensor(own[k].tensor, other[k].tensor)) break;
-    if (own[k].is_send == sends && is_same_tensor(own[k].tensor, wait.op)) {
+    if (own[k].is_send == sends && is_same_tensor(own[k].tensor, wait.op))
       return {{wait.peer.index(), other[k].position + 1}};
-    }
   }
   return {{worker, kNever}};
 }

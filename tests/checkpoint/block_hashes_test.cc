@@ -1,6 +1,5 @@
 #include "checkpoint/block_hashes.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <random>

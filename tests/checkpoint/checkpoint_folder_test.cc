@@ -27,9 +27,8 @@ TEST(CheckpointFolderTest, NamesAndStepsBelongTogether) {
 
 TEST(CheckpointFolderTest, ListsCheckpointsByName) {
   const Scratch scratch;
-  for (const char* name : {"step-00000020", "step-00000003", "step-00000030.tmp", "other"}) {
+  for (const char* name : {"step-00000020", "step-00000003", "step-00000030.tmp", "other"})
     std::filesystem::create_directory(scratch.path(name));
-  }
   static_cast<void>(scratch.write("step-00000004", "a file"));
   std::filesystem::create_directory_symlink(scratch.path("step-00000020"), scratch.path("step-00000005"));
   std::filesystem::create_symlink(scratch.path("absent"), scratch.path("step-00000006"));

@@ -13,6 +13,7 @@
 #include "checkpoint/sample_checkpoint.h"
 #include "checkpoint/shard.h"
 #include "support/scratch.h"
+#include "support/synced.h"
 
 namespace chimera {
 namespace {
@@ -61,6 +62,16 @@ std::int64_t newest_good(const std::string& folder) {
   const std::int64_t step = newest.checkpoint->manifest.step;
   EXPECT_EQ(read_sample(*newest.checkpoint), testing::sample_elements(step));
   return step;
+}
+
+// The faulty disk shows where a save has to sync. The real disk must then do it.
+TEST(DiskTest, SyncsFilesAndFolders) {
+  const Scratch scratch;
+  const std::string folder = std::filesystem::canonical(scratch.path("."));
+  static_cast<void>(testing::take_synced_paths());
+  replace_file(real_disk(), folder, "latest", "text");
+  EXPECT_THAT(testing::take_synced_paths(), ElementsAre(folder + "/latest.tmp", folder));
+  EXPECT_EQ(read_file(folder + "/latest"), "text");
 }
 
 TEST(CommitTest, CheckpointHasTheSavedData) {

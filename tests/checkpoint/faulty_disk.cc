@@ -1,7 +1,7 @@
 #include "checkpoint/faulty_disk.h"
 
+#include <algorithm>
 #include <fstream>
-#include <utility>
 
 #include "checkpoint/manifest.h"
 #include "support/scratch.h"
@@ -63,14 +63,23 @@ int FaultyDisk::create(const std::string& path) {
   return file;
 }
 
-std::size_t FaultyDisk::write(int file, std::span<const std::byte> bytes, const std::string& path) {
+int FaultyDisk::open(const std::string& path) {
+  enter(path);
+  return Disk::open(path);
+}
+
+std::size_t FaultyDisk::write(int file, std::uint64_t offset, std::span<const std::byte> bytes,
+                              const std::string& path) {
   if (enter(path) && bytes.size() > 1) {
     fault_ = DiskFault::Error;
     fails_at_ = calls_;
     bytes = bytes.first(bytes.size() / 2);
   }
-  const std::size_t written = Disk::write(file, bytes, path);
-  if (loses()) find(path)->bytes.append(reinterpret_cast<const char*>(bytes.data()), written);
+  const std::size_t written = Disk::write(file, offset, bytes, path);
+  if (!loses()) return written;
+  std::string& content = find(path)->bytes;
+  content.resize(std::max(content.size(), offset + written));
+  content.replace(offset, written, reinterpret_cast<const char*>(bytes.data()), written);
   return written;
 }
 

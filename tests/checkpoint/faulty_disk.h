@@ -1,5 +1,5 @@
 #pragma once
-// A disk that fails at one call of a save: with an error, or as if the process or the machine ended.
+// A disk that fails at one call of a save or export: with an error, or as if the process or the machine ended.
 
 #include <filesystem>
 #include <map>
@@ -44,7 +44,8 @@ class FaultyDisk final : public Disk {
 
   bool make_folder(const std::string& path) override;
   int create(const std::string& path) override;
-  std::size_t write(int file, std::span<const std::byte> bytes, const std::string& path) override;
+  int open(const std::string& path) override;
+  std::size_t write(int file, std::uint64_t offset, std::span<const std::byte> bytes, const std::string& path) override;
   void sync(int file, const std::string& path) override;
   void close(int file) noexcept override;
   void sync_folder(const std::string& path) override;

@@ -64,9 +64,8 @@ TEST(ManifestTest, RejectsImpossibleFiles) {
     json["files"][0][field] = value;
     return json;
   };
-  for (const char* name : {"../x", "/etc/passwd", "", ".", "..", ".hidden", "a/b", "manifest.json"}) {
+  for (const char* name : {"../x", "/etc/passwd", "", ".", "..", ".hidden", "a/b", "manifest.json"})
     expect_refused(with("name", name), "not a plain file name");
-  }
   expect_refused(with("name", std::string("a\0b", 3)), "not a plain file name");
   expect_refused(with("name", "optimizer.safetensors"), "twice");
   expect_refused(with("bytes", -5), "bytes is no count");
@@ -89,9 +88,8 @@ TEST(SealedJsonTest, RefusesEveryFlippedBitAndEveryLength) {
     flipped[bit / 8] = static_cast<char>(flipped[bit / 8] ^ (1 << bit % 8));
     ASSERT_THROW((void)parse_manifest("m", flipped), CheckpointError) << "bit " << bit;
   }
-  for (std::size_t length = 0; length < text.size(); ++length) {
+  for (std::size_t length = 0; length < text.size(); ++length)
     ASSERT_THROW((void)parse_manifest("m", text.substr(0, length)), CheckpointError) << length;
-  }
   EXPECT_THROW((void)parse_manifest("m", text + " "), CheckpointError);
 }
 

@@ -10,6 +10,7 @@ import pathlib
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
 from hosts import LOOPBACK, PATIENCE, Hosts, OwnProcesses, free_port, has, namespaces_work  # For the tests
@@ -54,25 +55,40 @@ class TrainingTest(unittest.TestCase):
                 "--reduction", "canonical", "--overwrite", "--metrics", str(self.metrics),
                 *["--schedule", *(["1f1b", "--tensor-parallel", "2"] if self.shares_layers else ["chimera"])]]
 
-    def run_words(self, words, **variables):
-        return subprocess.run(words, env=self.environment | variables, capture_output=True, text=True, timeout=PATIENCE)
+    def run_words(self, words, code=0, **variables):
+        """Runs the command, which must end with this exit code; None: any."""
+        result = subprocess.run(words, env=self.environment | variables, capture_output=True, text=True, timeout=PATIENCE)
+        self.assertIn(code, (None, result.returncode), result.stderr + result.stdout)
+        return result
 
     def losses(self):
-        steps = [json.loads(line)["loss"] for line in self.metrics.read_text().splitlines()]
+        losses = [step["loss"] for step in self.steps()]
         self.metrics.unlink()
-        return steps
+        return losses
+
+    def steps(self):
+        """Returns the metrics of each step, from complete lines."""
+        text = self.metrics.read_text() if self.metrics.exists() else ""
+        return [json.loads(line) for line in text[:text.rfind("\n") + 1].splitlines()]
+
+    def await_steps(self, count=1):
+        self.wait_until(lambda: len(self.steps()) >= count, "nothing is trained")
 
     def local_losses(self, stages=2):
-        result = self.run_words(self.training(stages))
-        self.assertEqual(result.returncode, 0, result.stderr)
+        self.run_words(self.training(stages))
         return self.losses()
 
     def assert_trains_as_the_local_run(self, words, stages=2, **variables):
         expected = self.local_losses(stages)
-        result = self.run_words(words, **variables)
-        self.assertEqual(result.returncode, 0, result.stderr + result.stdout)
+        self.run_words(words, **variables)
         self.assertEqual(self.losses(), expected)
         self.assertEqual(list(self.folder.glob("chimera-*/*")), [], "a rendezvous file is left")
+
+    def wait_until(self, holds, otherwise):
+        end = time.monotonic() + PATIENCE
+        while not holds():
+            self.assertLess(time.monotonic(), end, otherwise)
+            time.sleep(0.02)
 
     def start(self, words, rank, size, enter=(), **variables):
         """Starts one rank. `enter`: command that runs it in another namespace."""
@@ -81,6 +97,11 @@ class TrainingTest(unittest.TestCase):
                                    stderr=subprocess.PIPE, text=True)
         self.addCleanup(process.kill)
         return process
+
+    def assert_trained(self, ranks, expected):
+        """Requires that these processes succeed without complaints, with these losses."""
+        self.assertEqual(self.ended(ranks), ([""] * len(ranks), [0] * len(ranks)))
+        self.assertEqual(self.losses(), expected)
 
     def ended(self, processes):
         """Returns exit code and standard error of each process, without progress lines."""

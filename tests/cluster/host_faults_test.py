@@ -32,15 +32,6 @@ class HostFaultsTest(TrainingTest):
         """Returns the command that enters a host, with its network and its own host name."""
         return [*self.hosts.enter(index), "unshare", "--uts", "sh", "-c", f'hostname h{index} && exec "$@"', "sh"]
 
-    def await_steps(self, count):
-        end = time.monotonic() + PATIENCE
-        while not self.metrics.exists() or len(self.metrics.read_text().splitlines()) < count:
-            self.assertLess(time.monotonic(), end, "nothing is trained")
-            time.sleep(0.02)
-
-    def steps(self):
-        return len(self.metrics.read_text().splitlines())
-
     def cut(self, host, state):
         """Sets the host's link at the bridge `down` or `up`, like a cable that is pulled or plugged in."""
         self.hosts.ip("-n", self.hosts.switch, "link", "set", f"port{host}", state)
@@ -103,7 +94,7 @@ class HostFaultsTest(TrainingTest):
         self.cut(1, "down")
         time.sleep(1.5)  # Duration of the fault itself
         self.cut(1, "up")
-        self.await_steps(self.steps() + 5)
+        self.await_steps(len(self.steps()) + 5)
 
     @takes_long
     def test_a_job_that_is_stopped_and_continued_goes_on(self):
@@ -112,7 +103,7 @@ class HostFaultsTest(TrainingTest):
         time.sleep(SILENCE + 1)  # Longer than a rank may be silent
         for rank in self.ranks:
             rank.send_signal(signal.SIGCONT)
-        self.await_steps(self.steps() + 5)
+        self.await_steps(len(self.steps()) + 5)
 
 
 unittest.main(argv=[sys.argv[0], *sys.argv[2:]], verbosity=2)

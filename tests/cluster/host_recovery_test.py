@@ -6,7 +6,6 @@ Each host is a network namespace with processes of its own and two of the four r
 replaces ssh.
 """
 
-import json
 import os
 import pathlib
 import signal
@@ -69,11 +68,6 @@ class HostRecoveryTest(TrainingTest):
         return [*self.training(stages=4)[1:], "--steps", str(steps), "--schedule", "chimera", "--log-every", "1000",
                 "--learning-rate-shape", "constant", "--warmup", "0"]
 
-    def steps(self):
-        """Returns the whole lines of the metrics; a job may be writing one."""
-        text = self.metrics.read_text() if self.metrics.exists() else ""
-        return [json.loads(line) for line in text[:text.rfind("\n") + 1].splitlines()]
-
     def await_workers(self, workers, job):
         end = time.monotonic() + PATIENCE
         while not self.steps() or self.steps()[-1].get("workers", RANKS) != workers:
@@ -96,8 +90,7 @@ class HostRecoveryTest(TrainingTest):
         said = self.await_end(job, code)
         numbers = [(step["step"], step["loss"], step["parameters_hash"]) for step in self.steps()]
         self.metrics.unlink()
-        result = self.run_words([CHIMERA, *self.words(len(numbers)), "--transport", "threads"])
-        self.assertEqual(result.returncode, 0, result.stderr)
+        self.run_words([CHIMERA, *self.words(len(numbers)), "--transport", "threads"])
         self.assertEqual(numbers, [(step["step"], step["loss"], step["parameters_hash"]) for step in self.steps()])
         return said
 

@@ -13,7 +13,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 import unittest
 
 from cluster import CHIMERA, LOOPBACK, PATIENCE, Hosts, TrainingTest, has, namespaces_work, needs, takes_long
@@ -47,6 +46,16 @@ class LaunchedTest(TrainingTest):
         self.addCleanup(process.kill)
         return process
 
+    def said_by(self, words, code, **variables):
+        """Returns the messages of a job, which must end with this exit code and leave no ranks."""
+        return self.last_words(self.start_job(words, **variables), code)
+
+    def last_words(self, job, code):
+        _, said = job.communicate(timeout=PATIENCE)
+        self.assertEqual(job.returncode, code, said)
+        self.await_none()
+        return said
+
     def ranks(self):
         """Returns the running rank processes of this test."""
         found = []
@@ -64,16 +73,7 @@ class LaunchedTest(TrainingTest):
         return [int(child) for child in pathlib.Path(f"/proc/{process}/task/{process}/children").read_text().split()]
 
     def await_none(self):
-        end = time.monotonic() + PATIENCE
-        while self.ranks():
-            self.assertLess(time.monotonic(), end, "ranks are left")
-            time.sleep(0.02)
-
-    def await_steps(self):
-        end = time.monotonic() + PATIENCE
-        while not (self.metrics.exists() and self.metrics.read_text()):
-            self.assertLess(time.monotonic(), end, "nothing is trained")
-            time.sleep(0.02)
+        self.wait_until(lambda: not self.ranks(), "ranks are left")
 
 
 class LaunchTest(LaunchedTest):
@@ -88,22 +88,19 @@ class LaunchTest(LaunchedTest):
         self.assert_trains_as_the_local_run(words)
 
     def test_variables_are_passed_on(self):
-        result = self.run_words(self.launch("a,b", "--variable", "NAME_OF_OURS=7", "--dry-run"))
-        self.assertEqual(result.returncode, 0, result.stderr)
+        self.run_words(self.launch("a,b", "--variable", "NAME_OF_OURS=7", "--dry-run"))
         # The variable is forwarded by default
-        faulty = self.run_words(self.launch(), CHIMERA_FAULT="throw@forward:1:2")
+        faulty = self.run_words(self.launch(), code=1, CHIMERA_FAULT="throw@forward:1:2")
         self.assertIn("fault injected", faulty.stderr)
 
     def test_1024_hosts_of_4_ranks(self):
         hosts = ",".join(f"h{number}:4" for number in range(1024))
         result = self.run_words([CHIMERA, "launch", "--hosts", hosts, "--dry-run", "--", "train", "--data", "book.txt",
                                  "--stages", "4", "--data-parallel", "1024"])
-        self.assertEqual(result.returncode, 0, result.stderr)
         self.assertIn("# ranks 68 .. 71 on h17 of 4096: train", result.stdout.splitlines()[17])
 
     def test_a_dry_run_prints_what_would_be_started_and_no_secret(self):
         result = self.run_words(self.launch("a,b:3", "--dry-run", stages=4))
-        self.assertEqual(result.returncode, 0, result.stderr)
         lines = result.stdout.splitlines()
         self.assertEqual(len(lines), 2)
         words = shlex.split(lines[0], comments=True)
@@ -114,49 +111,32 @@ class LaunchTest(LaunchedTest):
         self.assertEqual(self.ranks(), [])
 
     def test_the_first_rank_to_fail_speaks_first(self):
-        job = self.start_job(self.launch("a,b", "--nproc", "2", stages=4), CHIMERA_FAULT="throw@forward:3:2")
-        _, said = job.communicate(timeout=PATIENCE)
-        self.assertEqual(job.returncode, 1)
+        said = self.said_by(self.launch("a,b", "--nproc", "2", stages=4), 1, CHIMERA_FAULT="throw@forward:3:2")
         complaints = [line for line in said.splitlines() if line.startswith("chimera:")]
         self.assertRegex(complaints[0], r"^chimera: rank 3 failed at .*: fault injected at forward, on b$")
         self.assertEqual(len(complaints), 1, said)
-        self.await_none()
 
     def test_a_killed_rank_is_named_with_its_host(self):
-        job = self.start_job(self.launch(), CHIMERA_FAULT="kill@forward:1:2")
-        _, said = job.communicate(timeout=PATIENCE)
-        self.assertEqual(job.returncode, 1)
+        said = self.said_by(self.launch(), 1, CHIMERA_FAULT="kill@forward:1:2")
         self.assertIn("chimera: rank 1 was killed by signal 9 (Killed), on b\n", said)
-        self.await_none()
 
     def test_a_host_that_cannot_be_reached_ends_the_job(self):
-        job = self.start_job(self.launch("a,gone"))
-        _, said = job.communicate(timeout=PATIENCE)
-        self.assertEqual(job.returncode, 1)
+        said = self.said_by(self.launch("a,gone"), 1)
         self.assertIn("No route to host\n", said)
         self.assertIn("chimera: rank 1 failed: host gone is not reached\n", said)
-        self.await_none()
 
     def test_wrong_usage_is_said_once_and_has_its_exit_code(self):
-        job = self.start_job([*self.launch(), "--stages", "4"])
-        _, said = job.communicate(timeout=PATIENCE)
-        self.assertEqual(job.returncode, 2, said)
+        said = self.said_by([*self.launch(), "--stages", "4"], 2)
         self.assertIn("has started 2 processes, but this run has 4 ranks", said)
-        self.await_none()
-        job = self.start_job([*self.launch(), "--stages", "4", "--recover", "reroute"])
-        _, said = job.communicate(timeout=PATIENCE)
-        self.assertEqual(job.returncode, 2, said)
+        said = self.said_by([*self.launch(), "--stages", "4", "--recover", "reroute"], 2)
         self.assertIn("chimera: `chimera launch` has started 2 processes, but this run has 4 ranks", said)
 
     def test_ranks_that_share_layers_are_not_split_over_hosts(self):
         self.shares_layers = True
-        job = self.start_job(self.launch("a:1,b:3", stages=4))
-        _, said = job.communicate(timeout=PATIENCE)
-        self.assertEqual(job.returncode, 2, said)
+        said = self.said_by(self.launch("a:1,b:3", stages=4), 2)
         complaints = [line for line in said.splitlines() if line.startswith("chimera: --tensor-parallel 2: ranks")]
         self.assertRegex(complaints[0], "must be on one host, .*; start a multiple of 2 consecutive ranks on each host$")
         self.assertFalse(self.metrics.exists())
-        self.await_none()
 
     def test_nothing_outlives_the_launcher(self):
         for signal_number, code in ((signal.SIGKILL, -signal.SIGKILL), (signal.SIGINT, 130)):
@@ -164,9 +144,7 @@ class LaunchTest(LaunchedTest):
             self.await_steps()
             self.assertEqual(len(self.ranks()), 2)
             job.send_signal(signal_number)
-            job.communicate(timeout=PATIENCE)
-            self.assertEqual(job.returncode, code)
-            self.await_none()
+            self.last_words(job, code)
             self.metrics.unlink()
 
     def test_no_list_of_processes_shows_the_secret(self):
@@ -188,29 +166,24 @@ class LaunchTest(LaunchedTest):
         self.await_steps()
         relay = self.children(job.pid)[1]  # For the rank on host b
         os.kill(self.children(relay)[0], signal.SIGKILL)  # Its ssh
-        _, said = job.communicate(timeout=PATIENCE)
-        self.assertEqual(job.returncode, 1)
+        said = self.last_words(job, 1)
         self.assertIn("chimera: rank 1 failed: the connection to host b has ended\n", said)
-        self.await_none()
 
     def test_a_signal_has_the_run_save(self):
         checkpoints = self.folder / "run"
         job = self.start_job([*self.launch(), "--steps", "100000", "--checkpoint", str(checkpoints)])
         self.await_steps()
         job.send_signal(signal.SIGTERM)
-        _, said = job.communicate(timeout=PATIENCE)
-        self.assertEqual(job.returncode, 75, said)
+        said = self.last_words(job, 75)
         self.assertIn("ended by a signal", said)
-        self.await_none()
 
-    def profile(self, hosts, *flags):
+    def profile(self, hosts, *flags, code=0):
         return self.run_words([CHIMERA, "profile", "--hosts", hosts, "--ssh", str(self.ssh), "--master", LOOPBACK, "--model",
-                               "gpt2-tiny", "--micro-batch-sizes", "1", "--sequence", "16", "--seconds", "1", *flags])
+                               "gpt2-tiny", "--micro-batch-sizes", "1", "--sequence", "16", "--seconds", "1", *flags], code)
 
     def test_profiles_hosts_and_the_links_between_them(self):
         profile = self.folder / "cluster.json"
         result = self.profile("a,b", "--output", str(profile), "--name", "ours")
-        self.assertEqual(result.returncode, 0, result.stderr)
         self.assertRegex(result.stdout, r"^ours: 6 layers; between nodes:\n")
         machine = json.loads(profile.read_text())
         self.assertEqual({source.split(":")[0] for source in machine["sources"]}, {"chimera profile", "chimera profile --between"})
@@ -221,30 +194,24 @@ class LaunchTest(LaunchedTest):
 
     def test_profiles_hosts_with_the_ranks_that_they_will_have(self):
         result = self.profile("a:3,b:3", "--format", "json")
-        self.assertEqual(result.returncode, 0, result.stderr)
         self.assertEqual(json.loads(result.stdout)["workers_per_node"], 3)
 
     def test_a_host_that_does_not_measure_itself_is_named(self):
         profile = self.folder / "cluster.json"
-        result = self.profile("a,gone", "--output", str(profile))
-        self.assertEqual(result.returncode, 1, result.stdout)
+        result = self.profile("a,gone", "--output", str(profile), code=1)
         self.assertIn("chimera: host gone does not measure itself: ssh: connect to host gone port 22: No route to host\n",
                       result.stderr)
         self.assertFalse(profile.exists())
         for words, complaint in ((["a"], "give two hosts or more"), (["a:2,b"], "give every host the same number of ranks"),
                                  (["a,b", "--between", "x"], "give one of them")):
-            result = self.profile(*words)
-            self.assertEqual(result.returncode, 2, result.stderr)
-            self.assertIn(complaint, result.stderr)
+            self.assertIn(complaint, self.profile(*words, code=2).stderr)
 
     def test_refuses_what_makes_no_job(self):
         for words, complaint in ((["--hosts", "a:0", "--", "train"], "has no number of ranks"),
                                  (["--hosts", "a"], "expected `--` and the command"),
                                  (["--hosts", "a", "--", "generate"], "expected `--` and the command"),
                                  (["--variable", "NO_SUCH_NAME", "--", "train"], "it is not set here")):
-            result = self.run_words([CHIMERA, "launch", *words])
-            self.assertEqual(result.returncode, 2, result.stderr)
-            self.assertIn(complaint, result.stderr)
+            self.assertIn(complaint, self.run_words([CHIMERA, "launch", *words], code=2).stderr)
 
 
 class RestartsTest(LaunchedTest):
@@ -255,16 +222,12 @@ class RestartsTest(LaunchedTest):
 
     def assert_goes_on_as_the_undisturbed_run(self, words, *also, **variables):
         """Rank 0 dies in step 1, which has the first checkpoint. Returns the output."""
-        result = self.run_words([*self.training(), *also])
-        self.assertEqual(result.returncode, 0, result.stderr)
+        self.run_words([*self.training(), *also])
         expected = self.losses()
-        job = self.start_job([*words, *also], CHIMERA_FAULT="kill@after-rename:0:1", **variables)
-        _, said = job.communicate(timeout=PATIENCE)
-        self.assertEqual(job.returncode, 0, said)
+        said = self.said_by([*words, *also], 0, CHIMERA_FAULT="kill@after-rename:0:1", **variables)
         self.assertIn("rank 0 was killed by signal 9 (Killed)", said)
         self.assertIn("chimera: restart 1 of 3: continues from step 1 (run/step-00000001)\n", said)
         self.assertEqual(self.losses(), expected)
-        self.await_none()
         return said
 
     def test_a_killed_rank_begins_again_on_its_host(self):
@@ -287,33 +250,23 @@ class RestartsTest(LaunchedTest):
         self.assertIn("chimera: 3 of 4 ranks are left: continues with --stages 2 --data-parallel 1 --micro-batches 4\n", said)
 
     def test_ends_where_nothing_fits(self):
-        job = self.start_job(self.launch_again(), CHIMERA_FAULT="kill@after-rename:0:1", FRAIL="b")
-        _, said = job.communicate(timeout=PATIENCE)
-        self.assertEqual(job.returncode, 1, said)
+        said = self.said_by(self.launch_again(), 1, CHIMERA_FAULT="kill@after-rename:0:1", FRAIL="b")
         self.assertIn("chimera: not restarted: 1 of 2 ranks are left, and no layout of these ranks has the same mini-batch "
                       "(schedule chimera: --stages must be even, not 1", said)
-        self.await_none()
 
     def test_a_signal_ends_what_waits_for_hosts(self):
         for number, code in ((signal.SIGTERM, 75), (signal.SIGINT, 130)):
             job = self.start_job(self.launch_again(), CHIMERA_FAULT="kill@after-rename:0:1", FRAIL="b", HANGS="1")
             asked = pathlib.Path(f"{self.ssh}.asked")
-            end = time.monotonic() + PATIENCE
-            while not asked.exists():
-                self.assertLess(time.monotonic(), end, "nobody is asked")
-                time.sleep(0.02)
+            self.wait_until(lambda: asked.exists(), "nobody is asked")
             job.send_signal(number)
-            _, said = job.communicate(timeout=PATIENCE)
-            self.assertEqual(job.returncode, code, said)
+            said = self.last_words(job, code)
             self.assertNotIn("not restarted", said)
-            self.await_none()
             asked.unlink()
             shutil.rmtree(self.folder / "run")
 
     def test_wrong_usage_is_not_tried_again(self):
-        job = self.start_job([*self.launch_again(), "--stages", "4"])
-        _, said = job.communicate(timeout=PATIENCE)
-        self.assertEqual(job.returncode, 2, said)
+        said = self.said_by([*self.launch_again(), "--stages", "4"], 2)
         self.assertNotIn("restart", said)
 
     def test_refuses_what_cannot_go_on(self):
@@ -325,9 +278,7 @@ class RestartsTest(LaunchedTest):
                                   "--spare a: it is in --hosts"),
                                  (["--hosts", "a", "--spare", "b:0", "--max-restarts", "1", "--", "train", "--checkpoint=x"],
                                   "--spare: 'b:0' has no number of ranks")):
-            result = self.run_words([CHIMERA, "launch", *words])
-            self.assertEqual(result.returncode, 2, result.stderr)
-            self.assertIn(complaint, result.stderr)
+            self.assertIn(complaint, self.run_words([CHIMERA, "launch", *words], code=2).stderr)
 
 
 class SshdHosts(Hosts):
@@ -384,11 +335,7 @@ class SshTest(TrainingTest):
             hosts.ip("-n", hosts.switch, "link", "set", "port1", "down")
             said = self.read_until(job, "restart 1 of 1: continues from step")
             self.assertIn(f"host {hosts.address(1)} does not answer; {hosts.address(2)} takes its place\n", said)
-            self.await_steps(len(self.steps()) + 5)
-            job.send_signal(signal.SIGTERM)
-            job.communicate(timeout=PATIENCE)
-            self.assertEqual(job.returncode, 75)
-            self.assertEqual(self.steps(), list(range(1, len(self.steps()) + 1)))
+            self.assert_goes_on(job)
 
     def test_ranks_return_when_their_cable_is_plugged_in_again(self):
         with SshdHosts(2, self.folder) as hosts:
@@ -405,11 +352,15 @@ class SshTest(TrainingTest):
             hosts.ip("-n", hosts.switch, "link", "set", "port1", "up")
             while "returns in step" not in said or "ranks" in said.splitlines()[-1]:
                 said += self.read_until(job, "returns in step")
-            self.await_steps(len(self.steps()) + 5)
-            job.send_signal(signal.SIGTERM)
-            job.communicate(timeout=PATIENCE)
-            self.assertEqual(job.returncode, 75)
-            self.assertEqual(self.steps(), list(range(1, len(self.steps()) + 1)))
+            self.assert_goes_on(job)
+
+    def assert_goes_on(self, job):
+        """Requires that the job goes on, saves when it is asked to, and has left out no step."""
+        self.await_steps(len(self.steps()) + 5)
+        job.send_signal(signal.SIGTERM)
+        job.communicate(timeout=PATIENCE)
+        self.assertEqual(job.returncode, 75)
+        self.assertEqual([step["step"] for step in self.steps()], list(range(1, len(self.steps()) + 1)))
 
     def read_until(self, job, text):
         """Returns the lines of the job up to the first with the text."""
@@ -419,17 +370,6 @@ class SshTest(TrainingTest):
             self.assertTrue(line, said)
             said += line
         return said
-
-    def steps(self):
-        """Returns the steps in the metrics, from complete lines."""
-        text = self.metrics.read_text() if self.metrics.exists() else ""
-        return [json.loads(line)["step"] for line in text[:text.rfind("\n") + 1].splitlines()]
-
-    def await_steps(self, count):
-        end = time.monotonic() + PATIENCE
-        while len(self.steps()) < count:
-            self.assertLess(time.monotonic(), end, "nothing is trained")
-            time.sleep(0.02)
 
 
 unittest.main(argv=[sys.argv[0], *sys.argv[2:]], verbosity=2)

@@ -77,15 +77,13 @@ class VariablesTest(TrainingTest):
 
     def test_ranks_of_one_host_meet_in_a_file(self):
         expected = self.local_losses()
-        self.assertEqual(self.ended(self.start_on_one_host(self.training(), 2)), (["", ""], [0, 0]))
-        self.assertEqual(self.losses(), expected)
+        self.assert_trained(self.start_on_one_host(self.training(), 2), expected)
 
     def test_ranks_meet_at_an_address(self):
         expected = self.local_losses()
         server = {"MASTER_ADDR": "localhost", "MASTER_PORT": str(free_port()), "CHIMERA_SECRET": "a word"}
         ranks = [self.start(self.training(), rank, 2, **server) for rank in (1, 0)]  # The listening rank starts last
-        self.assertEqual(self.ended(ranks), (["", ""], [0, 0]))
-        self.assertEqual(self.losses(), expected)
+        self.assert_trained(ranks, expected)
 
     def test_says_that_anyone_may_come_where_there_is_no_secret(self):
         server = {"MASTER_ADDR": "localhost", "MASTER_PORT": str(free_port())}
@@ -121,8 +119,7 @@ class VariablesTest(TrainingTest):
         self.addCleanup(strangers.end)
         strangers.await_one_of_each(first)
         ranks = [first, self.start(self.training(), 1, 2, **server)]
-        self.assertEqual(self.ended(ranks), (["", ""], [0, 0]))
-        self.assertEqual(self.losses(), expected)
+        self.assert_trained(ranks, expected)
 
     def test_says_which_interfaces_there_are(self):
         server = {"MASTER_ADDR": LOOPBACK, "MASTER_PORT": str(free_port()), "CHIMERA_SECRET": "a word"}
@@ -149,8 +146,7 @@ class VariablesTest(TrainingTest):
         """One process in the environment of a task of SLURM, as in a shell that srun has started."""
         place = {"SLURM_NODEID": "0", "SLURM_STEP_ID": "0", "SLURM_STEP_NUM_TASKS": "2", "SLURM_STEP_TASKS_PER_NODE": "2",
                  "SLURM_PROCID": "1", "SLURM_LOCALID": "1"}
-        result = self.run_words([*self.training(), "--rendezvous-seconds", "1"], **place)
-        self.assertEqual(result.returncode, 1)
+        result = self.run_words([*self.training(), "--rendezvous-seconds", "1"], code=1, **place)
         self.assertRegex(result.stderr, r"rank 1 has waited 0.25 s for 1 of 2 ranks: 0; by SLURM, .*SLURM_PROCID=1, "
                                         r"SLURM_STEP_NUM_TASKS=2, .* meet at .*/rendezvous-.*, named after process \d+ \(.*\), ")
 
@@ -166,9 +162,8 @@ class VariablesTest(TrainingTest):
 
     def test_a_place_that_a_launcher_does_not_tell_is_refused(self):
         for place, said in ({"PMIX_RANK": "0"}, "PMIX_RANK is '0'"), ({"PMI_RANK": "1", "PMI_SIZE": "2"}, "PMI_RANK is '1'"):
-            trained = self.run_words(self.training(), **place)
-            shown = self.run_words([CHIMERA, "env"], **place)
-            self.assertEqual((trained.returncode, shown.returncode), (2, 2), said)
+            trained = self.run_words(self.training(), code=2, **place)
+            shown = self.run_words([CHIMERA, "env"], code=2, **place)
             self.assertIn(said + ": a launcher has started this process among others", trained.stderr)
             self.assertEqual(shown.stderr, trained.stderr)
             self.assertEqual(shown.stdout, "seen:\n" + "".join(f"  {name}={value}\n" for name, value in place.items()))
@@ -287,14 +282,8 @@ class VariablesTest(TrainingTest):
         except ProcessLookupError:
             pass  # The whole job has ended
 
-    def await_steps(self):
-        self.await_text(self.metrics, b"\n")
-
     def await_text(self, path, text):
-        end = time.monotonic() + PATIENCE
-        while not (path.exists() and text in path.read_bytes()):
-            self.assertLess(time.monotonic(), end, f"{path} does not get {text}")
-            time.sleep(0.02)
+        self.wait_until(lambda: path.exists() and text in path.read_bytes(), f"{path} does not get {text}")
 
 
 class LaunchersTest(TrainingTest):
@@ -338,7 +327,7 @@ class LaunchersTest(TrainingTest):
 
     @needs("torchrun", own_torchrun())
     def test_torchrun_names_the_cause(self):
-        result = self.run_words([*self.torchrun(), *self.training()], CHIMERA_FAULT="throw@forward:1:3")
+        result = self.run_words([*self.torchrun(), *self.training()], code=None, CHIMERA_FAULT="throw@forward:1:3")
         self.assertNotEqual(result.returncode, 0)
         cause = result.stderr[result.stderr.index("Root Cause"):]
         self.assertRegex(cause, r"rank      : 1 \(local_rank: 1\)")
@@ -356,8 +345,7 @@ class HostsTest(TrainingTest):
         self.shares_layers = True
         expected = self.local_losses(stages=4)
         with Hosts(2) as hosts:
-            self.assertEqual(self.ended(self.ranks_on(hosts, self.training(stages=4))), ([""] * 4, [0] * 4))
-        self.assertEqual(self.losses(), expected)
+            self.assert_trained(self.ranks_on(hosts, self.training(stages=4)), expected)
 
     def test_two_hosts_train_as_one(self):
         expected = self.local_losses(stages=4)
@@ -368,15 +356,13 @@ class HostsTest(TrainingTest):
                 for host in range(2):
                     heard |= hosts.listeners(host)
                 time.sleep(0.01)
-            self.assertEqual(self.ended(ranks), ([""] * 4, [0] * 4))
-        self.assertEqual(self.losses(), expected)
+            self.assert_trained(ranks, expected)
         self.assertEqual(heard, {"01004D0A", "02004D0A"}, "they listen at their own addresses alone")
 
     def test_loopback_that_is_down_is_named(self):
         with Hosts(1) as hosts:
             hosts.ip("-n", hosts.names[0], "link", "set", "lo", "down")
-            result = self.run_words([*hosts.enter(0), *self.training()])
-        self.assertEqual(result.returncode, 1)
+            result = self.run_words([*hosts.enter(0), *self.training()], code=1)
         self.assertIn("the loopback interface is down or has no address; bring it up: ip link set lo up\n", result.stderr)
 
     @needs("IPv6", pathlib.Path("/proc/net/if_inet6").exists())

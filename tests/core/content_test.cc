@@ -98,9 +98,8 @@ TEST(ContentTest, TextIsUtf8WithoutMarkup) {
   EXPECT_NO_THROW(require_text_content("a", std::string(99, 'a') + std::string(1, '\0'), "read it"));
   EXPECT_NO_THROW(require_text_content("a", std::string(15, '\x01') + std::string(16, '\f'), "read it"));
   EXPECT_NO_THROW(require_text_content("a", std::string(16, '\x01') + std::string(800, 'a'), "read it"));
-  for (const char* head : {"", " ", "{", "[", "{a}", "[1] A note", "{ \n", "\xFF", "h\xC3\xA9"}) {
+  for (const char* head : {"", " ", "{", "[", "{a}", "[1] A note", "{ \n", "\xFF", "h\xC3\xA9"})
     EXPECT_NO_THROW(require_text_content("a", head, "read it")) << head;
-  }
 }
 
 }  // namespace

@@ -79,7 +79,7 @@ const std::map<std::string, Folders> kFolders = {
      {{"setup", {}},
       {"recover", {"setup"}},
       {"observe", {"setup"}},
-      {"export", {"setup"}},
+      {"export", {"setup", "recover"}},
       {"loop", {"setup", "recover", "observe", "export"}}}},
     {"launch", {{"flight", {}}, {"local", {"flight"}}, {"hosts", {"local", "flight"}}}},
 };
@@ -166,9 +166,8 @@ TEST(FloorsTest, FindsACircleOfFiles) {
 
 TEST(FloorsTest, EveryRoomHasAFloor) {
   EXPECT_GT(kRooms.floors.size(), 20U) << "the table of src/README.md could not be read";
-  for (const auto& [room, floor] : kRooms.floors) {
+  for (const auto& [room, floor] : kRooms.floors)
     EXPECT_TRUE(std::filesystem::is_directory(testing::source_path("/src/") + room)) << room;
-  }
   for (const auto& entry : std::filesystem::directory_iterator(testing::source_path("/src"))) {
     if (entry.is_directory()) EXPECT_TRUE(kRooms.floors.contains(entry.path().filename().string())) << entry.path();
   }
@@ -193,10 +192,9 @@ TEST(FloorsTest, FoldersOfARoomIncludeOnlyFoldersOfTheTable) {
   for (const auto& [room, folders] : kFolders) {
     const auto edges = folder_edges(room);
     EXPECT_GT(edges.size(), 20U) << "the reader of includes found next to nothing in " << room;
-    for (const Edge& edge : edges) {
+    for (const Edge& edge : edges)
       EXPECT_TRUE(may_include(folders, edge.from, edge.to))
           << edge.file << ": " << room << "/" << edge.from << " includes " << room << "/" << edge.to;
-    }
   }
 }
 
@@ -210,12 +208,10 @@ TEST(FloorsTest, RecognisesAFolderThatIncludesAnotherOutsideTheTable) {
 TEST(FloorsTest, LibTorchBeginsBetweenRooms) {
   const auto edges = torch_edges();
   EXPECT_GT(edges.size(), 20U) << "the reader of includes found next to nothing";
-  for (const Edge& edge : edges) {
+  for (const Edge& edge : edges)
     EXPECT_TRUE(kRooms.with_libtorch.contains(edge.from)) << edge.file << " includes " << edge.to;
-  }
-  for (const Edge& edge : room_edges()) {
+  for (const Edge& edge : room_edges())
     EXPECT_FALSE(brings_torch_below_its_line(edge)) << edge.file << ": " << edge.from << " includes " << edge.to;
-  }
 }
 
 TEST(FloorsTest, FindsARoomThatUsesLibTorchBelowItsLine) {

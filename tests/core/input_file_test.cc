@@ -7,17 +7,13 @@
 #include <fstream>
 
 #include "core/error.h"
+#include "support/message_of.h"
 
 namespace chimera {
 namespace {
 
 std::string refusal_of(const std::string& path, std::size_t most) {
-  try {
-    (void)read_whole(path, most);
-  } catch (const ConfigError& error) {
-    return error.what();
-  }
-  return "";
+  return testing::message_of([&] { (void)read_whole(path, most); });
 }
 
 TEST(InputFileTest, ReadsAtMostItsLimit) {

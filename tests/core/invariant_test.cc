@@ -6,17 +6,12 @@
 #include <memory>
 #include <string>
 
+#include "support/message_of.h"
+
 namespace chimera {
 namespace {
 
-std::string message_of(const auto& act) {
-  try {
-    act();
-  } catch (const InternalError& error) {
-    return error.what();
-  }
-  return "no error";
-}
+constexpr auto message_of = [](const auto& act) { return testing::message_of<InternalError>(act, "no error"); };
 
 TEST(InvariantTest, TakesAValueOutOfAMapOnce) {
   std::map<int, std::unique_ptr<int>> map;

@@ -36,9 +36,8 @@ TEST(JsonTextTest, OnlyJsonTextWritesJson) {
       const std::string extension = entry.path().extension();
       if ((extension != ".cc" && extension != ".h") || entry.path().filename() == "json.cc") continue;
       std::ifstream file(entry.path());
-      for (std::string line; std::getline(file, line);) {
+      for (std::string line; std::getline(file, line);)
         EXPECT_EQ(line.find(".dump("), std::string::npos) << entry.path() << ": " << line;
-      }
     }
   }
 }

@@ -29,9 +29,8 @@ TEST(RandomWordsTest, MatchRandom123) {
 
 TEST(RandomWordsTest, AnyCountIsAPrefixOfTheSequence) {
   const auto many = words(0, 3 * kWordGroup);
-  for (const std::size_t count : {0U, 1U, 63U, 64U, 100U}) {
+  for (const std::size_t count : {0U, 1U, 63U, 64U, 100U})
     EXPECT_EQ(words(0, count), std::vector(many.begin(), many.begin() + static_cast<std::ptrdiff_t>(count)));
-  }
   EXPECT_EQ(words(2, kWordGroup), std::vector(many.end() - kWordGroup, many.end()));
 }
 

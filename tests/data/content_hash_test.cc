@@ -39,9 +39,8 @@ class ContentHashTest : public ::testing::Test {
 TEST_F(ContentHashTest, IsThatOfAllBytes) {
   std::string text((1 << 20) + 1, 'a');
   for (std::size_t i = 0; i < text.size(); i += 4096) text[i] = static_cast<char>('a' + i / 4096 % 23);
-  for (const std::size_t size : {std::size_t{1}, std::size_t{64} << 10, text.size()}) {
+  for (const std::size_t size : {std::size_t{1}, std::size_t{64} << 10, text.size()})
     EXPECT_EQ(hash(scratch_.write("a", text.substr(0, size))), XXH3_64bits(text.data(), size));
-  }
 }
 
 TEST_F(ContentHashTest, SamplesDependOnTheSize) {

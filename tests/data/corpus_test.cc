@@ -7,9 +7,9 @@
 #include <unistd.h>
 
 #include <filesystem>
-#include <fstream>
 
 #include "core/error.h"
+#include "support/scratch.h"
 
 namespace chimera {
 namespace {
@@ -19,19 +19,12 @@ using ::testing::HasSubstr;
 
 class CorpusTest : public ::testing::Test {
  protected:
-  CorpusTest() {
-    std::string name = (std::filesystem::temp_directory_path() / "corpus_test_XXXXXX").string();
-    directory_ = ::mkdtemp(name.data());
-  }
-  ~CorpusTest() override { std::filesystem::remove_all(directory_); }
-
-  [[nodiscard]] std::string path(const std::string& name) const { return (directory_ / name).string(); }
+  [[nodiscard]] std::string path(const std::string& name) const { return scratch_.path(name); }
   [[nodiscard]] std::string write(const std::string& name, const std::string& text) const {
-    std::ofstream(path(name)) << text;
-    return path(name);
+    return scratch_.write(name, text);
   }
 
-  std::filesystem::path directory_;
+  testing::Scratch scratch_;
 };
 
 Corpus open_text(const std::string& path) { return open_corpus({.data = path}); }
@@ -43,10 +36,12 @@ std::string text_of(const TokenView& view) {
   return {tokens.begin(), tokens.end()};
 }
 
+auto is_refused(const std::string& reason) {
+  return ::testing::ThrowsMessage<ConfigError>(AllOf(HasSubstr(reason), ::testing::Not(HasSubstr("\n"))));
+}
+
 void expect_refused(const std::string& path, const std::string& reason) {
-  EXPECT_THAT(
-      [&] { static_cast<void>(open_text(path)); },
-      ::testing::ThrowsMessage<ConfigError>(AllOf(HasSubstr(path + ": " + reason), ::testing::Not(HasSubstr("\n")))));
+  EXPECT_THAT([&] { static_cast<void>(open_text(path)); }, is_refused(path + ": " + reason));
 }
 
 TEST_F(CorpusTest, TokensAreTheBytesOfTheText) {
@@ -93,16 +88,11 @@ class WithoutRoot {
  public:
   WithoutRoot() {
     constexpr uid_t kNobody = 65534;
-    if (is_root_) {
-      EXPECT_EQ(::seteuid(kNobody), 0);
-    }
+    if (is_root_) EXPECT_EQ(::seteuid(kNobody), 0);
   }
-  WithoutRoot(const WithoutRoot&) = delete;
-  WithoutRoot& operator=(const WithoutRoot&) = delete;
+  WithoutRoot& operator=(WithoutRoot&&) = delete;
   ~WithoutRoot() {
-    if (is_root_) {
-      EXPECT_EQ(::seteuid(0), 0);
-    }
+    if (is_root_) EXPECT_EQ(::seteuid(0), 0);
   }
 
  private:
@@ -112,7 +102,7 @@ class WithoutRoot {
 TEST_F(CorpusTest, RefusesAnUnreadableFile) {
   using std::filesystem::perms;
   const std::string file = write("secret.txt", "text");
-  std::filesystem::permissions(directory_, perms::owner_all | perms::others_read | perms::others_exec);
+  std::filesystem::permissions(path(""), perms::owner_all | perms::others_read | perms::others_exec);
   std::filesystem::permissions(file, perms::none);
   const WithoutRoot somebody;
   expect_refused(file, "Permission denied");
@@ -131,12 +121,10 @@ TEST_F(CorpusTest, AShareOfTheDataMayBeForValidation) {
 
 /// Earlier versions used "size / 20"; the share must give the same split.
 TEST(ValidationShareTest, FivePercentIsATwentieth) {
-  for (std::int64_t size = 0; size < 100'000; ++size) {
+  for (std::int64_t size = 0; size < 100'000; ++size)
     ASSERT_EQ(static_cast<std::int64_t>(static_cast<double>(size) * kValidationShare), size / 20);
-  }
-  for (std::int64_t size = 1'000'000'000'000 - 50; size < 1'000'000'000'000 + 50; ++size) {
+  for (std::int64_t size = 1'000'000'000'000 - 50; size < 1'000'000'000'000 + 50; ++size)
     ASSERT_EQ(static_cast<std::int64_t>(static_cast<double>(size) * kValidationShare), size / 20);
-  }
 }
 
 TEST_F(CorpusTest, ValidationMayHaveASeparateFile) {
@@ -150,11 +138,9 @@ TEST_F(CorpusTest, RejectsInvalidValidation) {
   const std::string text = write("a.txt", "text");
   for (const std::string share : {"1", "-0.1", "7"}) {
     EXPECT_THAT([&] { open_with(text, share); },
-                ::testing::ThrowsMessage<ConfigError>(
-                    HasSubstr("--validation " + share + ": expected a share of at least 0 and below 1, or a file")));
+                is_refused("--validation " + share + ": expected a share of at least 0 and below 1, or a file"));
   }
-  EXPECT_THAT([&] { open_with(text, path("missing")); },
-              ::testing::ThrowsMessage<ConfigError>(HasSubstr("No such file")));
+  EXPECT_THAT([&] { open_with(text, path("missing")); }, is_refused("No such file"));
 }
 
 TEST_F(CorpusTest, AFoldersShardsForValidationNeedNoShare) {
@@ -164,8 +150,7 @@ TEST_F(CorpusTest, AFoldersShardsForValidationNeedNoShare) {
   const Corpus corpus = open_text(path("shards"));
   EXPECT_EQ(text_of(only_source(corpus, Split::Train)), "training");
   EXPECT_EQ(text_of(only_source(corpus, Split::Validation)), "v");
-  EXPECT_THAT([&] { open_with(path("shards"), "0.1"); },
-              ::testing::ThrowsMessage<ConfigError>(HasSubstr("has shards for validation; leave out the share")));
+  EXPECT_THAT([&] { open_with(path("shards"), "0.1"); }, is_refused("has shards for validation; leave out the share"));
 }
 
 TEST_F(CorpusTest, ValidationMayBeAFolder) {
@@ -182,15 +167,13 @@ TEST_F(CorpusTest, ValidationMayBeAFolder) {
 TEST_F(CorpusTest, RefusesToTrainOnShardsForValidation) {
   std::filesystem::create_directory(path("shards"));
   static_cast<void>(write("shards/val_0.txt", "v"));
-  EXPECT_THAT([&] { open_text(path("shards")); },
-              ::testing::ThrowsMessage<ConfigError>(HasSubstr("has only shards for validation")));
+  EXPECT_THAT([&] { open_text(path("shards")); }, is_refused("has only shards for validation"));
 }
 
 TEST_F(CorpusTest, UnreadShardsAreNotListed) {
   std::filesystem::create_directory(path("shards"));
-  for (const char* name : {"shards/train.txt", "shards/val_1.txt", "shards/val_2.txt", "shards/val_3.txt"}) {
+  for (const char* name : {"shards/train.txt", "shards/val_1.txt", "shards/val_2.txt", "shards/val_3.txt"})
     static_cast<void>(write(name, "text"));
-  }
   const Corpus corpus = open_with(path("shards"), write("b.txt", "xyz"));
   std::vector<std::string> names;
   for (const DataFile* file : corpus.opened.files) names.push_back(file->path());
@@ -220,7 +203,7 @@ TEST_F(CorpusTest, ReportsTheFormatOfItsFiles) {
 TEST_F(CorpusTest, RefusesIdsOutsideTheVocabularyBeforeTrainingBegins) {
   EXPECT_THAT(
       [&] { static_cast<void>(open_corpus({.data = write("a.bin", "tokens"), .tokens = {.vocabulary = 500}})); },
-      ::testing::ThrowsMessage<ConfigError>(HasSubstr("a.bin: token 0 is 28532; the model has the ids 0 to 499")));
+      is_refused("a.bin: token 0 is 28532; the model has the ids 0 to 499"));
 }
 
 TEST_F(CorpusTest, AWholeSourceKeepsNothingApart) {
@@ -233,7 +216,7 @@ TEST_F(CorpusTest, AWholeSourceKeepsNothingApart) {
 
 TEST_F(CorpusTest, AWholeSourceIsNoMixture) {
   EXPECT_THAT([&] { static_cast<void>(open_whole_source("0.5:a 0.5:b", {})); },
-              ::testing::ThrowsMessage<ConfigError>(HasSubstr("0.5:a 0.5:b: is a mixture; give one file or folder")));
+              is_refused("0.5:a 0.5:b: is a mixture; give one file or folder"));
 }
 
 }  // namespace

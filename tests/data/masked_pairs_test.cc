@@ -56,7 +56,7 @@ TEST(FindCutTest, LeavesNeitherTextBelowAQuarter) { EXPECT_EQ(cut("a. bcdefghijk
 
 RC_GTEST_PROP(MaskedPairsTest, ASampleIsClassFirstSeparatorSecondSeparator, ()) {
   const auto sequence = *rc::gen::inRange<std::int64_t>(8, 200);
-  const Sample sample = pairs(sequence, *rc::gen::arbitrary<std::uint64_t>()).sample(*rc::gen::inRange(0, 500), 0, 1);
+  const Sample sample = pairs(sequence, *rc::gen::arbitrary<std::uint64_t>()).sample_at(*rc::gen::inRange(0, 500));
   const Texts texts = texts_of(sample);
   const std::size_t middle = texts.first.size() + 1;
   RC_ASSERT(!texts.first.empty() && !texts.second.empty());
@@ -71,7 +71,7 @@ RC_GTEST_PROP(MaskedPairsTest, ASampleIsClassFirstSeparatorSecondSeparator, ()) 
 TEST(MaskedPairsTest, SecondTextFollowsTheFirstIfTheLabelSaysSo) {
   const Samples samples = pairs(64);
   for (std::int64_t i = 0; i < samples.count(); ++i) {
-    const Sample sample = samples.sample(0, i, samples.count());
+    const Sample sample = samples.sample_at(i);
     const Texts texts = texts_of(sample);
     const bool follows = kMaskedText.find(texts.first + texts.second) != std::string::npos;
     EXPECT_EQ(follows, sample.next_sentence == 0) << texts.first << '|' << texts.second;
@@ -84,7 +84,7 @@ TEST(MaskedPairsTest, BothKindsOfSecondTextBeginWithASentence) {
   const Samples samples = pairs(64);
   std::int64_t sentence_starts = 0;
   for (std::int64_t i = 0; i < samples.count(); ++i) {
-    const Texts texts = texts_of(samples.sample(0, i, samples.count()));
+    const Texts texts = texts_of(samples.sample_at(i));
     sentence_starts += kMaskedText.find(". " + texts.second) != std::string::npos ? 1 : 0;
   }
   EXPECT_GE(sentence_starts, samples.count() - 2) << "only a pair with the last window may begin elsewhere";
@@ -94,7 +94,7 @@ TEST(MaskedPairsTest, BothKindsOfSecondTextBeginWithASentence) {
 TEST(MaskedPairsTest, HalfOfThePairsBelongTogether) {
   const Samples samples = pairs(16);
   std::int64_t others = 0;
-  for (std::int64_t i = 0; i < 2000; ++i) others += samples.sample(0, i, 2000).next_sentence;
+  for (std::int64_t i = 0; i < 2000; ++i) others += samples.sample_at(i).next_sentence;
   EXPECT_NEAR(static_cast<double>(others), 1000.0, 100.0);
 }
 
@@ -102,7 +102,7 @@ TEST(MaskedPairsTest, AWindowIsNeverItsOwnOtherWindow) {
   const Samples samples(view_of("One. Two.Red. Men."), {SampleKind::MaskedPairs, 12, 1});
   ASSERT_EQ(samples.count(), 2);
   for (std::int64_t step = 0; step < 40; ++step) {
-    const Sample sample = samples.sample(step, 0, 1);
+    const Sample sample = samples.sample_at(step);
     const Texts texts = texts_of(sample);
     const bool together = (texts.first == "One. ") == (texts.second == "Two.");
     EXPECT_EQ(together, sample.next_sentence == 0) << texts.first << '|' << texts.second;
@@ -112,7 +112,7 @@ TEST(MaskedPairsTest, AWindowIsNeverItsOwnOtherWindow) {
 TEST(MaskedPairsTest, ALoneWindowIsPairedWithItself) {
   const Samples samples(view_of("One. Two."), {SampleKind::MaskedPairs, 12, 1});
   ASSERT_EQ(samples.count(), 1);
-  for (std::int64_t step = 0; step < 20; ++step) EXPECT_EQ(samples.sample(step, 0, 1).next_sentence, 0);
+  for (std::int64_t step = 0; step < 20; ++step) EXPECT_EQ(samples.sample_at(step).next_sentence, 0);
 }
 
 /// 7600 targets: the standard deviations of the shares are 0.5 % (of 80 %) and 0.35 % (of 10 %). A random byte equals
@@ -123,7 +123,7 @@ TEST(MaskedPairsTest, EightyPercentAreMaskedTenRandomTenUnchanged) {
   double unchanged = 0;
   double random = 0;
   for (std::int64_t i = 0; i < 400; ++i) {
-    const Sample sample = samples.sample(0, i, 400);
+    const Sample sample = samples.sample_at(i);
     for (std::size_t k = 0; k < sample.tokens.size(); ++k) {
       if (sample.targets[k] == kIgnoredTarget) continue;
       (sample.tokens[k] == kMask ? masked : sample.tokens[k] == sample.targets[k] ? unchanged : random) += 1;
@@ -140,7 +140,7 @@ TEST(MaskedPairsTest, MasksEveryTextPlaceAndNothingElse) {
   const Samples samples = pairs(16);
   std::vector<int> hits(16);
   for (std::int64_t i = 0; i < 2000; ++i) {
-    const Sample sample = samples.sample(0, i, 2000);
+    const Sample sample = samples.sample_at(i);
     for (std::size_t k = 0; k < hits.size(); ++k) {
       if (sample.targets[k] == kIgnoredTarget) continue;
       ++hits[k];
@@ -156,9 +156,8 @@ TEST(MaskedPairsTest, MasksEveryTextPlaceAndNothingElse) {
 TEST(MaskedPairsTest, MasksDifferBetweenEpochs) {
   const Samples samples(view_of("One. Two."), {SampleKind::MaskedPairs, 12, 1});
   int changes = 0;
-  for (std::int64_t step = 1; step < 20; ++step) {
-    changes += samples.sample(step, 0, 1).targets != samples.sample(step - 1, 0, 1).targets ? 1 : 0;
-  }
+  for (std::int64_t step = 1; step < 20; ++step)
+    changes += samples.sample_at(step).targets != samples.sample_at(step - 1).targets ? 1 : 0;
   EXPECT_GT(changes, 10);
 }
 
@@ -177,7 +176,7 @@ TEST(MaskedPairsTest, TokensOfAVocabularyHaveItsSpecialTokensAndAnyReplacement) 
   std::int64_t replaced = 0;
   std::int64_t highest = 0;
   for (std::int64_t step = 0; step < 1000; ++step) {
-    const Sample sample = samples.sample(step, 0, 1);
+    const Sample sample = samples.sample_at(step);
     ASSERT_EQ(sample.tokens[0], 1);
     ASSERT_EQ(sample.tokens[11], 2) << "in the middle, as ids do not show where a sentence ends";
     ASSERT_EQ(sample.tokens[22], 2);

@@ -59,9 +59,8 @@ RC_GTEST_PROP(MegatronIndexTest, FindsTheDocumentOfEveryToken, ()) {
   const Scratch scratch;
   const MegatronIndex index(DataFile(scratch.write("a.idx", files.index())),
                             static_cast<std::int64_t>(document_of.size()) * 2);
-  for (std::size_t i = 0; i < document_of.size(); ++i) {
+  for (std::size_t i = 0; i < document_of.size(); ++i)
     RC_ASSERT(index.document_of(static_cast<std::int64_t>(i)) == document_of[i]);
-  }
 }
 
 TEST(MegatronIndexTest, RefusesAWrongHeader) {

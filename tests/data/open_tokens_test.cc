@@ -68,9 +68,8 @@ TEST(OpenTokensTest, HeadersLieInMemoryAsInFiles) {
 }
 
 TEST(OpenTokensTest, FindsMegatronsFilesByEitherNameOrTheirPrefix) {
-  for (const std::string name : {"uint16", "uint16.bin", "uint16.idx"}) {
+  for (const std::string name : {"uint16", "uint16.bin", "uint16.idx"})
     EXPECT_EQ(all_of(open(fixture(name))), kEndingDocuments) << name;
-  }
 }
 
 TEST(OpenTokensTest, ReadsLlmcsTokens) {
@@ -204,9 +203,8 @@ TEST_F(FolderTest, KeepsShardsForValidationApart) {
 }
 
 TEST_F(FolderTest, ShardsMayDifferInFormatAndWidth) {
-  for (const char* name : {"uint8.bin", "uint8.idx", "int32.bin", "int32.idx"}) {
+  for (const char* name : {"uint8.bin", "uint8.idx", "int32.bin", "int32.idx"})
     add(name, testing::read_file(fixture(name)));
-  }
   add("raw.bin", testing::read_file(fixture("raw.bin")));
   const auto stream = open(folder(), {.end_of_document = 99});
   EXPECT_EQ(stream->size(), 30);

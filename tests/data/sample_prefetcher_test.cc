@@ -53,8 +53,8 @@ TEST(SamplePrefetcherTest, GivesTheSameSamplesInAnyOrder) {
       prefetcher.prefetch(places_of(step + 1));
       const std::vector<BatchPosition> places = places_of(step);
       for (auto place = places.rbegin(); place != places.rend(); ++place) {
-        const std::vector<Sample> expected = {samples.sample(step, place->first, 8),
-                                              samples.sample(step, place->first + 1, 8)};
+        const std::vector<Sample> expected = {samples.sample_at(8 * step + place->first),
+                                              samples.sample_at(8 * step + place->first + 1)};
         EXPECT_EQ(prefetcher.get(*place), expected);
         EXPECT_EQ(prefetcher.get(*place), expected) << "for another stage";
       }

@@ -22,9 +22,8 @@ std::string text_of(const std::vector<std::int64_t>& tokens) { return {tokens.be
 /// The NextToken samples of one epoch as text, in order.
 std::vector<std::string> epoch(const Samples& samples, std::int64_t number) {
   std::vector<std::string> texts;
-  for (std::int64_t i = 0; i < samples.count(); ++i) {
-    texts.push_back(text_of(samples.sample(number, i, samples.count()).tokens));
-  }
+  for (std::int64_t i = 0; i < samples.count(); ++i)
+    texts.push_back(text_of(samples.sample_at(number * samples.count() + i).tokens));
   return texts;
 }
 
@@ -48,7 +47,7 @@ void expect_refused(const std::string& text, const SampleOptions& options, const
 
 TEST(SamplesTest, NextTokenTargetsAreShiftedByOne) {
   const Samples samples(view_of("abcd"), {.sequence = 3});
-  const Sample sample = samples.sample(0, 0, 1);
+  const Sample sample = samples.sample_at(0);
   EXPECT_EQ(text_of(sample.tokens), "abc");
   EXPECT_EQ(text_of(sample.targets), "bcd");
   EXPECT_EQ(sample.token_types, std::vector<std::int64_t>(3, 0));
@@ -70,13 +69,6 @@ TEST(SamplesTest, EpochsAndSeedsHaveDifferentOrders) {
 }
 
 /// The order of samples is the same for any number of samples per step.
-RC_GTEST_PROP(SamplesTest, TheOrderDoesNotDependOnTheMiniBatch, ()) {
-  const Samples samples(view_of(kText), {any_kind(), 16, *rc::gen::arbitrary<std::uint64_t>()});
-  const auto mini_batch = *rc::gen::inRange<std::int64_t>(1, 40);
-  const auto position = *rc::gen::inRange<std::int64_t>(0, 1000);
-  RC_ASSERT(samples.sample(position / mini_batch, position % mini_batch, mini_batch) == samples.sample(position, 0, 1));
-}
-
 RC_GTEST_PROP(SamplesTest, EveryEpochIsAPermutationOfTheWindows, ()) {
   const auto sequence = *rc::gen::inRange<std::int64_t>(10, 60);
   const Samples samples(view_of(kText), {SampleKind::NextToken, sequence, *rc::gen::arbitrary<std::uint64_t>()});
@@ -88,7 +80,7 @@ RC_GTEST_PROP(SamplesTest, ShapesTokensAndTargetsAreAsPromised, ()) {
   const auto sequence = *rc::gen::inRange<std::int64_t>(8, 200);
   const SampleOptions options{any_kind(), sequence, *rc::gen::arbitrary<std::uint64_t>()};
   const Samples samples(view_of(kText), options);
-  const Sample sample = samples.sample(*rc::gen::inRange(0, 100), 2, 3);
+  const Sample sample = samples.sample_at(*rc::gen::inRange(0, 300));
   const auto length = static_cast<std::size_t>(options.sequence);
   RC_ASSERT(sample.tokens.size() == length && sample.targets.size() == length);
   RC_ASSERT(sample.token_types.size() == length && sample.attention == std::vector<std::uint8_t>(length, 1));
@@ -105,10 +97,10 @@ RC_GTEST_PROP(SamplesTest, ShapesTokensAndTargetsAreAsPromised, ()) {
 TEST(SamplesTest, SplitNumbersTheDocumentsOfASample) {
   const Samples packed(letters({"abc", "de"}), {.sequence = 4});
   const Samples split(letters({"abc", "de"}), {.sequence = 4, .documents = Documents::Split});
-  EXPECT_THAT(packed.sample(0, 0, 1).documents, ::testing::ElementsAre());
-  EXPECT_THAT(split.sample(0, 0, 1).documents, ::testing::ElementsAre(0, 0, 0, 1));
-  EXPECT_EQ(split.sample(0, 0, 1).tokens, packed.sample(0, 0, 1).tokens);
-  EXPECT_EQ(split.sample(0, 0, 1).targets, packed.sample(0, 0, 1).targets);
+  EXPECT_THAT(packed.sample_at(0).documents, ::testing::ElementsAre());
+  EXPECT_THAT(split.sample_at(0).documents, ::testing::ElementsAre(0, 0, 0, 1));
+  EXPECT_EQ(split.sample_at(0).tokens, packed.sample_at(0).tokens);
+  EXPECT_EQ(split.sample_at(0).targets, packed.sample_at(0).targets);
 }
 
 /// Sample p of a mixture is the sample that its source alone would give next.
@@ -122,9 +114,9 @@ TEST(SamplesTest, AMixtureReadsItsFirstSourceAsIfItWereAlone) {
     const auto [source, position] = mixed.mixture.place(i);
     if (source == 0) {
       ++first;
-      ASSERT_EQ(samples.sample(i, 0, 1), alone.sample(position, 0, 1));
+      ASSERT_EQ(samples.sample_at(i), alone.sample_at(position));
     } else {
-      ASSERT_EQ(text_of(samples.sample(i, 0, 1).tokens), std::string(16, 'x'));
+      ASSERT_EQ(text_of(samples.sample_at(i).tokens), std::string(16, 'x'));
     }
   }
   EXPECT_GT(first, 600);
@@ -183,9 +175,8 @@ TEST(SamplesInOrderTest, PairsAndMasksEqualTrainingsInTokenOrder) {
   const SampleOptions options{.kind = SampleKind::MaskedPairs, .sequence = 32, .seed = 3};
   const Samples samples(view_of(kText), options);
   EXPECT_EQ(samples.ordered_count(), samples.count());
-  for (std::int64_t i = 0; i < samples.ordered_count(); ++i) {
+  for (std::int64_t i = 0; i < samples.ordered_count(); ++i)
     EXPECT_EQ(samples.ordered_sample(i), masked_pair(view_of(kText), options, i, i)) << i;
-  }
 }
 
 }  // namespace

@@ -6,11 +6,12 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
-#include <fstream>
+#include <functional>
 #include <string>
 #include <vector>
 
 #include "core/error.h"
+#include "support/message_of.h"
 #include "support/scratch.h"
 #include "tokenizer/bpe_trainer.h"
 #include "tokenizer/tokenizer_folder.h"
@@ -57,12 +58,7 @@ class TokenizeTest : public ::testing::Test {
     EXPECT_THROW(tokenize(options_, report), std::runtime_error);
   }
   std::string refusal() {
-    try {
-      run();
-    } catch (const ConfigError& error) {
-      return error.what();
-    }
-    return "not refused";
+    return message_of([&] { run(); }, "not refused");
   }
   [[nodiscard]] bool exists(const std::string& name) const { return std::filesystem::exists(scratch_.path(name)); }
 
@@ -178,20 +174,9 @@ TEST_F(TokenizeTest, InterruptedRunResumes) {
     EXPECT_EQ(report.resumed > 0, blocks > 0) << blocks;
     EXPECT_EQ(read_file(options_.output + ".bin"), tokens) << blocks;
     EXPECT_EQ(read_file(options_.output + ".idx"), index) << blocks;
-    for (const char* rest : {".resume", ".bin.unfinished", ".idx.unfinished"}) {
+    for (const char* rest : {".resume", ".bin.unfinished", ".idx.unfinished"})
       EXPECT_FALSE(std::filesystem::exists(options_.output + rest)) << rest;
-    }
   }
-}
-
-TEST_F(TokenizeTest, ChangedInputStartsOver) {
-  options_.inputs.paths = {scratch_.write("a.txt", text_)};
-  options_.save_every = 1000;
-  break_after(5);
-  EXPECT_TRUE(exists("out.resume"));
-  scratch_.write("a.txt", text_ + "more");
-  EXPECT_EQ(run().resumed, 0);
-  EXPECT_FALSE(exists("out.resume"));
 }
 
 /// Another run that wrote to the same place invalidates the progress of a broken run.
@@ -210,17 +195,33 @@ TEST_F(TokenizeTest, InterveningRunInvalidatesAnInterruptedRun) {
   EXPECT_EQ(read_file(scratch_.path("out.bin")), whole);
 }
 
-TEST_F(TokenizeTest, InputWithItsTimePutBackStartsOver) {
+TEST_F(TokenizeTest, ARunThatCannotBeContinuedStartsOver) {
   const std::string input = scratch_.write("a.txt", text_);
-  const auto time = std::filesystem::last_write_time(input);
   options_.inputs.paths = {input};
   options_.save_every = 1000;
-  break_after(5);
-  std::string other = text_;
-  other.front() = 'i';
-  scratch_.write("a.txt", other);
-  std::filesystem::last_write_time(input, time);
-  EXPECT_EQ(run().resumed, 0);
+  const std::pair<const char*, std::function<void()>> changes[] = {
+      {"the input is longer", [&] { scratch_.write("a.txt", text_ + "more"); }},
+      {"the input has another letter and its old time",
+       [&] {
+         const auto time = std::filesystem::last_write_time(input);
+         scratch_.write("a.txt", "i" + text_.substr(1));
+         std::filesystem::last_write_time(input, time);
+       }},
+      {"the output is gone", [&] { std::filesystem::resize_file(scratch_.path("out.bin.unfinished"), 1); }},
+      {"invalid text, which decides what the files hold, is treated in another way",
+       [&] { options_.invalid = InvalidText::Replace; }},
+  };
+  for (const auto& [what, change] : changes) {
+    SCOPED_TRACE(what);
+    scratch_.write("a.txt", text_);
+    std::filesystem::remove(scratch_.path("out.bin"));
+    break_after(5);
+    EXPECT_TRUE(exists("out.resume"));
+    change();
+    EXPECT_EQ(run().resumed, 0);
+    EXPECT_FALSE(exists("out.resume"));
+    EXPECT_TRUE(exists("out.bin"));
+  }
 }
 
 TEST_F(TokenizeTest, ReplacesNeitherAnInputNorATokenizer) {
@@ -273,28 +274,10 @@ TEST_F(TokenizeTest, MakesParentFolders) {
   EXPECT_TRUE(exists("new/folder/out.bin"));
 }
 
-TEST_F(TokenizeTest, StartsOverIfTheOutputIsGone) {
-  options_.inputs.paths = {scratch_.write("a.txt", text_)};
-  options_.save_every = 1000;
-  break_after(5);
-  std::filesystem::resize_file(scratch_.path("out.bin.unfinished"), 1);
-  EXPECT_EQ(run().resumed, 0);
-  EXPECT_TRUE(exists("out.bin"));
-}
-
 TEST_F(TokenizeTest, TwoRunsDoNotWriteTheSameFiles) {
   const TokenWriter other(options_.output, options_.format, 400);
   options_.inputs.paths = {scratch_.write("a.txt", text_)};
   EXPECT_THAT(refusal(), HasSubstr("out.idx.unfinished: another run is writing it"));
-}
-
-/// The treatment of invalid text affects the files' contents.
-TEST_F(TokenizeTest, ChangedTreatmentOfInvalidTextStartsOver) {
-  options_.inputs.paths = {scratch_.write("a.txt", text_)};
-  options_.save_every = 1000;
-  break_after(5);
-  options_.invalid = InvalidText::Replace;
-  EXPECT_EQ(run().resumed, 0);
 }
 
 TEST_F(TokenizeTest, MegatronsFormatNeedsAMarkToKeepEmptyDocuments) {
@@ -345,9 +328,8 @@ TEST_F(TokenizeTest, RejectedInputLeavesNoFiles) {
   for (const auto& [paths, message] : refusals) {
     options_.inputs.paths = paths;
     EXPECT_THAT(refusal(), HasSubstr(message));
-    for (const char* name : {"out.bin", "out.idx", "out.bin.unfinished", "out.idx.unfinished", "out.resume"}) {
+    for (const char* name : {"out.bin", "out.idx", "out.bin.unfinished", "out.idx.unfinished", "out.resume"})
       EXPECT_FALSE(exists(name)) << message << ": " << name;
-    }
   }
   options_.inputs.paths = {scratch_.write("a.txt", "text")};
   options_.end_of_document = "<end>";

@@ -11,6 +11,7 @@
 
 #include "check/check_schedule.h"
 #include "core/random.h"
+#include "simulate/simulate.h"
 
 namespace chimera {
 namespace {
@@ -30,7 +31,8 @@ class Measurements {
   explicit Measurements(const RunShape& run) : run_(run), table_(run.num_ranks(), run.schedule.stages) {}
 
   /// Returns the table of a step of `step_seconds`. Each time is a median of `noise`.
-  SharedTimes& next(const std::vector<double>& factors, double noise = 0, double step_seconds = 0.5) {
+  SharedTimes& next(const std::vector<double>& factors, double noise = 0, double step_seconds = 0.5,
+                    const std::vector<LinkDelay>& links = {}, bool is_waited = true) {
     const RankGroups groups = run_.rank_groups();
     static_cast<void>(table_.numbers_of(SharedTimes::kSteps, RankId(0)));
     for (std::size_t rank = 0; rank < factors.size(); ++rank) {
@@ -44,6 +46,11 @@ class Measurements {
         }
       }
       table_.step(rank) = step_seconds;
+    }
+    // The clock of the second rank is 1000 s ahead, as on another host.
+    for (const auto& [one, other, seconds] : links) {
+      table_.link(other.index(), one.index(), is_waited) = seconds + 1000;
+      table_.link(one.index(), other.index(), is_waited) = seconds - 1000;
     }
     return table_;
   }
@@ -86,6 +93,46 @@ TEST(AdaptationTest, ASlowRankLosesMicroBatchesAfterTwoTables) {
   ASSERT_TRUE(back);
   EXPECT_EQ(back->change, RunChange{});
   EXPECT_THAT(back->text, HasSubstr("rank 1 is as fast as the others again: "));
+}
+
+TEST(AdaptationTest, TheOrderFollowsASlowLink) {
+  const RunShape run = adapted_shape("chimera-zb", {4, 8});
+  Measurements measured(run);
+  const std::vector<double> even(4, 1);
+  const std::vector<LinkDelay> slow = {{RankId(1), RankId(2), 0.04}};
+  const auto with = [&](const std::vector<LinkDelay>& links, bool is_waited = true) -> SharedTimes& {
+    return measured.next(even, 0, 0.5, links, is_waited);
+  };
+  Adaptation adaptation(run, 1);
+  const std::vector<LinkDelay> usual = {{RankId(1), RankId(2), 0.004}};
+  for (int table = 0; table < 3; ++table) {
+    EXPECT_FALSE(adaptation.consider(with(slow, /*is_waited=*/false), {})) << "an upper bound alone";
+  }
+  for (int table = 0; table < 3; ++table) {
+    EXPECT_FALSE(adaptation.consider(with(usual), {})) << "below half a forward";
+  }
+  EXPECT_FALSE(adaptation.consider(with(slow), {})) << "one table";
+  const auto task = adaptation.consider(with(slow), {});
+  ASSERT_TRUE(task);
+  ASSERT_EQ(task->delays.size(), 1);
+  EXPECT_NEAR(task->delays.front().seconds, 0.04, 1e-9);
+  const auto found = adapted_run(*task, 2);
+  ASSERT_TRUE(found);
+  EXPECT_THAT(check(found->change.schedule.operator*()), IsEmpty());
+  EXPECT_THAT(found->text, HasSubstr("messages between ranks 1 and 2 take 0.04 s: "));
+  // 47.2 and 27.1 in units of 10 ms, by `simulate` and `search`
+  EXPECT_LE(simulate(*found->change.schedule, task->costs).makespan, 0.29);
+  EXPECT_GE(simulate(run.schedule, task->costs).makespan, 0.47);
+  EXPECT_EQ(rerouted_run(run, found->change, 1).rank_groups(), run.rank_groups());
+  EXPECT_FALSE(adaptation.consider(with(slow, /*is_waited=*/false), found->change)) << "hidden, as planned";
+  EXPECT_FALSE(adaptation.consider(with({}), found->change));
+  // A message that was there after 1 ms shows that the link is fast, though nobody waited for it.
+  const std::vector<LinkDelay> healed = {{RankId(1), RankId(2), 0.001}};
+  EXPECT_FALSE(adaptation.consider(with(healed, false), found->change));
+  const auto back = adaptation.consider(with(healed, false), found->change);
+  ASSERT_TRUE(back);
+  EXPECT_THAT(back->delays, IsEmpty());
+  EXPECT_FALSE(adaptation.consider(with(healed), found->change)) << "considered once";
 }
 
 TEST(AdaptationTest, GroupsTakeTheWorkOfASlowRank) {
@@ -156,6 +203,19 @@ TEST(SharedTimesTest, TheTableHasMediansOfTheLastSteps) {
   EXPECT_EQ(std::ranges::count_if(numbers, [](double number) { return number != 0; }), 2);
   times.forget();
   EXPECT_EQ(std::ranges::max(times.numbers_of(30, RankId(1))), 0);
+}
+
+TEST(SharedTimesTest, ALinkHasTheMedianOfMostSteps) {
+  SharedTimes times(2, 2);
+  for (int step = 1; step <= 10; ++step) {
+    TransitTime time{.waited = {}, .bound = 0.001};
+    if (step > 3) time.waited = 0.001 * step;
+    times.note_step(OpTimes(2), 1, {{RankId(0), time}});
+  }
+  const auto numbers = times.numbers_of(10, RankId(1));
+  EXPECT_EQ(times.link(1, 0, true), 0.005);
+  EXPECT_EQ(times.link(1, 0, false), 0.001);
+  EXPECT_EQ(std::ranges::count_if(numbers, [](double number) { return number != 0; }), 3) << "with the step";
 }
 
 }  // namespace

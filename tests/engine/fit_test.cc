@@ -26,6 +26,7 @@
 #include "generate/registry.h"
 #include "model/dropout.h"
 #include "support/fake_network.h"
+#include "support/message_of.h"
 #include "transport/gloo/gloo_transport.h"
 #include "transport/threads/rank_threads.h"
 
@@ -308,12 +309,7 @@ TEST(FitTest, RanksOverGlooTrainAlike) {
 }
 
 std::string refusal(const Model& model, const FitOptions& options, const Data& data = images) {
-  try {
-    fit(prepare_fit(model, data, options));
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "not refused";
+  return testing::message_of<Error>([&] { fit(prepare_fit(model, data, options)); }, "not refused");
 }
 
 TEST(FitTest, ModulesWithBuffersTrainWithoutReplicas) {
@@ -414,6 +410,16 @@ TEST(FitTest, RefusesPlansThatDoNotFit) {
   EXPECT_THAT(refusal(model, options), HasSubstr("recompute auto: expected none, full, or stages of 0 to 3"));
   options.partition = {2, 2, 2, 3};
   EXPECT_THAT(refusal(model, options), HasSubstr("[2, 2, 2, 3] must be 4 positive numbers that add up to 8"));
+}
+
+TEST(FitTest, TargetsMaySumElsewhere) {
+  FitRun run = prepare_fit(small_network(), images, small_options("none", {1, 4}));
+  run_rank_threads(1, run.rank_groups(), [&](RankId rank, Transport& transport) {
+    RankFit trainer(run, rank, transport);
+    const double loss = trainer.validation_loss(0);
+    run.sum_targets = [](double own) { return 4 * own; };
+    EXPECT_DOUBLE_EQ(trainer.validation_loss(0), loss / 4);
+  });
 }
 
 TEST(FitTest, CustomUpdateReplacesTheOptimizer) {

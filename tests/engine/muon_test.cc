@@ -201,12 +201,8 @@ TEST(MuonTest, SharedIterationsChangeNoBit) {
 }
 
 /// Gathers nothing.
-class LostPeers final : public Transport {
+class LostPeers final : public LoggingTransport {
  public:
-  std::unique_ptr<Pending> start_send(RankId, at::Tensor, const MessageTag&) override { return nullptr; }
-  std::unique_ptr<Pending> post_receive(RankId, const TensorSpec&, const MessageTag&) override { return nullptr; }
-  std::unique_ptr<Pending> start_sum(ParameterGroupId, GradientSum) override { return nullptr; }
-  void all_sum(std::span<double>) override {}
   std::unique_ptr<Pending> start_all_gather(ParameterGroupId, at::Tensor buffer,
                                             const std::vector<std::int64_t>&) override {
     buffer.fill_(1e9);

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 
-#include "core/error.h"
 #include "passes/lower.h"
 
 namespace chimera {

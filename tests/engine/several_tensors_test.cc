@@ -19,6 +19,7 @@
 
 #include "core/error.h"
 #include "engine/fit.h"
+#include "support/message_of.h"
 #include "transport/threads/rank_threads.h"
 
 namespace chimera {
@@ -206,13 +207,10 @@ TEST(SeveralTensorsTest, ValidationHasTheLossOfTraining) {
 std::string refusal_with(std::size_t index, const LayerFactory& layer) {
   Model model = padded_model();
   model.layers[index] = layer;
-  try {
-    fit(prepare_fit(model, padded_texts, four_micro_batches("1f1b", 4)));
-  } catch (const Error& error) {
-    EXPECT_EQ(std::string(error.what()).find('\n'), std::string::npos);
-    return error.what();
-  }
-  return "not refused";
+  const auto train = [&] { fit(prepare_fit(model, padded_texts, four_micro_batches("1f1b", 4))); };
+  const std::string message = testing::message_of<Error>(train, "not refused");
+  EXPECT_EQ(message.find('\n'), std::string::npos);
+  return message;
 }
 
 TEST(SeveralTensorsTest, RefusalsNameTheLayer) {

@@ -117,7 +117,8 @@ TEST(VocabularyPartTest, LargeLogitsDoNotOverflow) {
   share(2, [&](TensorGroup& group) {
     const auto shared = head_of(problem, &group, 1000, false);
     EXPECT_TRUE(at::allclose(shared[0], expected[0], 1e-13));
-    EXPECT_TRUE(at::allclose(shared[1], expected[1], 1e-13, 1e-13));
+    // Products of weights of about 1000 cancel, in an order that depends on where the memory lies.
+    EXPECT_TRUE(at::allclose(shared[1], expected[1], 1e-13, 1e-12));
   });
 }
 

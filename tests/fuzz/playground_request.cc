@@ -1,6 +1,5 @@
 // Fuzzes a request to the playground.
 
-#include <algorithm>
 #include <cctype>
 #include <nlohmann/json.hpp>
 

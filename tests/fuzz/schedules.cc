@@ -1,7 +1,6 @@
 #include "fuzz/schedules.h"
 
 #include <algorithm>
-#include <string>
 
 #include "check/check_program.h"
 #include "check/check_schedule.h"

@@ -40,10 +40,9 @@ TEST(OneFOneBTest, MakespanAndActivationsAreTheClosedForms) {
   for (const PipelineShape& shape : testing::small_shapes("1f1b")) {
     const Timeline timeline = testing::timed(one_f_one_b(shape), 1, 2);
     EXPECT_DOUBLE_EQ(timeline.makespan, 3 * testing::slots_of_flow(shape));
-    for (std::int64_t s = 0; s < shape.stages; ++s) {
+    for (std::int64_t s = 0; s < shape.stages; ++s)
       EXPECT_EQ(timeline.workers[static_cast<std::size_t>(s)].peak_in_flight,
                 std::min(shape.stages - 1 - s + shape.slices, shape.micro_batches * shape.slices));
-    }
   }
 }
 
@@ -86,14 +85,13 @@ TEST(OneFOneBTest, SlicesOfEqualTimesBeatSlicesOfEqualTokens) {
   }
 }
 
-PipelineShape looped_shape(std::int64_t stages, std::int64_t micro_batches, std::int64_t chunks) {
+PipelineShape in_chunks(std::int64_t stages, std::int64_t micro_batches, std::int64_t chunks) {
   return {.stages = stages, .micro_batches = micro_batches, .chunks = chunks};
 }
 
 TEST(LoopedBfsTest, EachStageIsVisitedOnceForwardAndOnceBackward) {
-  EXPECT_THAT(testing::orders(looped_bfs(looped_shape(1, 2, 3))), ElementsAre("F0 F1 F0 F1 F0 F1 B0 B1 B0 B1 B0 B1"));
-  EXPECT_EQ(testing::orders(looped_bfs(looped_shape(3, 4, 1))),
-            testing::orders(find_generator("gpipe").generate({3, 4})));
+  EXPECT_THAT(testing::orders(looped_bfs(in_chunks(1, 2, 3))), ElementsAre("F0 F1 F0 F1 F0 F1 B0 B1 B0 B1 B0 B1"));
+  EXPECT_EQ(testing::orders(looped_bfs(in_chunks(3, 4, 1))), testing::orders(find_generator("gpipe").generate({3, 4})));
 }
 
 TEST(LoopedBfsTest, MakespanAndActivationsAreTheClosedForms) {
@@ -121,15 +119,11 @@ TEST(LoopedBfsTest, EqualsPyTorchWithBackwardsInSampleOrder) {
     }
   }
   theirs.name = "looped-bfs";
-  EXPECT_EQ(looped_bfs(looped_shape(4, 8, 2)), theirs);
-}
-
-PipelineShape interleaved_shape(std::int64_t stages, std::int64_t micro_batches, std::int64_t chunks) {
-  return {.stages = stages, .micro_batches = micro_batches, .chunks = chunks};
+  EXPECT_EQ(looped_bfs(in_chunks(4, 8, 2)), theirs);
 }
 
 TEST(InterleavedTest, StagesAreAssignedRoundRobin) {
-  const Schedule schedule = interleaved_one_f_one_b(interleaved_shape(2, 2, 3));
+  const Schedule schedule = interleaved_one_f_one_b(in_chunks(2, 2, 3));
   EXPECT_EQ(schedule.stages, 6);
   EXPECT_THAT(schedule.placement.worker_of,
               ElementsAre(ElementsAre(WorkerId(0), WorkerId(1), WorkerId(0), WorkerId(1), WorkerId(0), WorkerId(1))));
@@ -140,7 +134,7 @@ TEST(InterleavedTest, MakespanOfFullGroupsIsTheClosedForm) {
     for (std::int64_t groups = 1; groups <= 4; ++groups) {
       for (std::int64_t v = 1; v <= 4; ++v) {
         for (const double b : {0.5, 1.0, 2.0, 3.5}) {
-          const PipelineShape asked = interleaved_shape(d, groups * d, v);
+          const PipelineShape asked = in_chunks(d, groups * d, v);
           const double ops = static_cast<double>(groups * d) + static_cast<double>(d - 1) / static_cast<double>(v);
           EXPECT_NEAR(testing::timed(interleaved_one_f_one_b(asked), 1, b).makespan, ops * (1 + b), 1e-9)
               << testing::describe("interleaved-1f1b", asked) << " B=" << b;
@@ -164,7 +158,7 @@ TEST(InterleavedTest, FirstWorkersHoldMost) {
 }
 
 TEST(InterleavedTest, GroupsGrowIfDepthDoesNotDivideN) {
-  EXPECT_THAT(testing::orders(interleaved_one_f_one_b(interleaved_shape(2, 3, 2))),  // one group of 3
+  EXPECT_THAT(testing::orders(interleaved_one_f_one_b(in_chunks(2, 3, 2))),  // one group of 3
               ElementsAre("F0 F1 F2 F0 F1 F2 B0 B1 B2 B0 B1 B2", "F0 F1 F2 F0 B0 F1 B1 F2 B2 B0 B1 B2"));
 }
 
@@ -179,16 +173,12 @@ TEST(InterleavedTest, AcceptsCountsThatSplitIntoEqualGroups) {
   EXPECT_THAT(accepted(4), ElementsAre(1, 2, 3, 4, 5, 6, 7, 8, 10, 12));
 }
 
-PipelineShape combined_shape(std::int64_t stages, std::int64_t micro_batches, std::int64_t chunks) {
-  return {.stages = stages, .micro_batches = micro_batches, .chunks = chunks};
-}
-
 std::size_t num_pairs(const std::vector<Op>& ops) {
   return static_cast<std::size_t>(std::ranges::count_if(ops, &Op::paired));
 }
 
 TEST(CombinedTest, EveryTurnIsAPair) {
-  const Schedule schedule = combined_one_f_one_b(combined_shape(2, 4, 1));
+  const Schedule schedule = combined_one_f_one_b(in_chunks(2, 4, 1));
   EXPECT_THAT(testing::ops(schedule),
               ElementsAre("0F0 0F1 0F2 0F3 0B0 0B1 0B2 0B3", "1F0 1F1 1B0 1F2 1B1 1F3 1B2 1B3"));
   EXPECT_EQ(num_pairs(schedule.workers[0]), 1U);
@@ -198,10 +188,9 @@ TEST(CombinedTest, EveryTurnIsAPair) {
 TEST(CombinedTest, InOrderItIsAsFastAsInterleaved1F1BAndHoldsOneMore) {
   for (const PipelineShape& asked : testing::small_shapes("combined-1f1b", 6)) {
     const Timeline timeline = testing::timed(combined_one_f_one_b(asked), 1, 2);
-    if (asked.micro_batches % asked.stages == 0) {
+    if (asked.micro_batches % asked.stages == 0)
       EXPECT_DOUBLE_EQ(timeline.makespan, testing::timed(interleaved_one_f_one_b(asked), 1, 2).makespan)
           << testing::describe("combined-1f1b", asked);
-    }
     const std::int64_t group = asked.micro_batches / std::max<std::int64_t>(1, asked.micro_batches / asked.stages);
     for (std::int64_t r = 0; r < asked.stages; ++r) {
       EXPECT_EQ(
@@ -215,7 +204,7 @@ TEST(CombinedTest, JointPairsSaveTimeInEveryTurn) {
   for (const std::int64_t d : {1, 2, 4, 8}) {
     for (const std::int64_t v : {1, 2, 3}) {
       for (const std::int64_t n : {2 * d, 4 * d}) {
-        const Schedule schedule = combined_one_f_one_b(combined_shape(d, n, v));
+        const Schedule schedule = combined_one_f_one_b(in_chunks(d, n, v));
         ASSERT_TRUE(check(schedule).empty());
         for (const double together : {2.0, 2.4, 3.0}) {
           CostModel costs = CostModel::uniform(schedule, testing::costs(1, 2));
@@ -224,19 +213,15 @@ TEST(CombinedTest, JointPairsSaveTimeInEveryTurn) {
           const double in_order = static_cast<double>(n) * 3 + static_cast<double>(d - 1) * 3 / chunks;
           const auto pairs = static_cast<double>(n * v - (v - 1) * d - 1);
           EXPECT_NEAR(simulate(schedule, costs).makespan, in_order - pairs * (3 - together) / chunks, 1e-9)
-              << testing::describe("combined-1f1b", combined_shape(d, n, v)) << " F&B=" << together;
+              << testing::describe("combined-1f1b", in_chunks(d, n, v)) << " F&B=" << together;
         }
       }
     }
   }
 }
 
-PipelineShape interleaved_zb_shape(std::int64_t stages, std::int64_t micro_batches, std::int64_t chunks) {
-  return {.stages = stages, .micro_batches = micro_batches, .chunks = chunks};
-}
-
 TEST(InterleavedZbTest, OrdersAtDepthFour) {
-  EXPECT_THAT(testing::ops(interleaved_zb(interleaved_zb_shape(4, 4, 2))),
+  EXPECT_THAT(testing::ops(interleaved_zb(in_chunks(4, 4, 2))),
               ElementsAre("0F0 0F1 0F2 0F3 4F0 4F1 4F2 4F3 4I0 4W0 4I1 4W1 4I2 4W2 4I3 4W3 0I0 0W0 0I1 0W1 0I2 0W2 "
                           "0I3 0W3",
                           "1F0 1F1 1F2 1F3 5F0 5F1 5F2 5I0 5F3 5I1 5W0 5I2 5W1 5I3 5W2 1I0 5W3 1I1 1W0 1I2 1W1 1I3 "
@@ -251,13 +236,12 @@ TEST(InterleavedZbTest, EqualsPyTorch) {
   const std::string file = testing::source_path("/tests/fixtures/torch_csv/interleaved_zero_bubble.csv");
   Schedule theirs = schedule_from_csv(testing::read_file(file), file).schedule;
   theirs.name = "interleaved-zb";
-  EXPECT_EQ(interleaved_zb(interleaved_zb_shape(4, 8, 2)), theirs);
+  EXPECT_EQ(interleaved_zb(in_chunks(4, 8, 2)), theirs);
 }
 
 TEST(InterleavedZbTest, OneChunkIsZbH1) {
-  for (const auto& [d, n] : {std::pair(4, 4), std::pair(5, 10), std::pair(8, 3)}) {
-    EXPECT_EQ(interleaved_zb(interleaved_zb_shape(d, n, 1)).workers, find_generator("zb-h1").generate({d, n}).workers);
-  }
+  for (const auto& [d, n] : {std::pair(4, 4), std::pair(5, 10), std::pair(8, 3)})
+    EXPECT_EQ(interleaved_zb(in_chunks(d, n, 1)).workers, find_generator("zb-h1").generate({d, n}).workers);
 }
 
 constexpr std::array kInterleavedZbCosts = {SplitCosts{1, 1, 1},     SplitCosts{1, 1.3, 0.7}, SplitCosts{1, 2, 1},
@@ -269,7 +253,7 @@ TEST(InterleavedZbTest, MakespanAndActivationsOfFullGroupsAreTheClosedForms) {
     for (std::int64_t groups = 1; groups <= 3; ++groups) {
       for (std::int64_t v = 1; v <= 3; ++v) {
         for (const auto& [f, i, w] : kInterleavedZbCosts) {
-          const PipelineShape asked = interleaved_zb_shape(d, groups * d, v);
+          const PipelineShape asked = in_chunks(d, groups * d, v);
           const Timeline timeline = testing::timed(interleaved_zb(asked), SplitCosts{f, i, w});
           const double bubble = static_cast<double>(d - 1) * std::max({f, i, f + i - w}) / static_cast<double>(v);
           EXPECT_NEAR(timeline.makespan, static_cast<double>(groups * d) * (f + i + w) + bubble, 1e-9)
@@ -282,16 +266,14 @@ TEST(InterleavedZbTest, MakespanAndActivationsOfFullGroupsAreTheClosedForms) {
 }
 
 TEST(InterleavedZbTest, NoOrderIsFasterAtEqualCosts) {
-  for (const PipelineShape& asked :
-       {interleaved_zb_shape(4, 8, 2), interleaved_zb_shape(8, 8, 3), interleaved_zb_shape(5, 10, 2)}) {
+  for (const PipelineShape& asked : {in_chunks(4, 8, 2), in_chunks(8, 8, 3), in_chunks(5, 10, 2)}) {
     const Timeline timeline = testing::timed(interleaved_zb(asked), SplitCosts{1, 1, 1});
     EXPECT_NEAR(timeline.makespan, timeline.lower_bound, 1e-9) << testing::describe("interleaved-zb", asked);
   }
 }
 
 TEST(InterleavedZbTest, HoldsMoreIfDepthDoesNotDivideN) {
-  EXPECT_EQ(testing::most_in_flight(testing::timed(interleaved_zb(interleaved_zb_shape(4, 6, 2)), SplitCosts{1, 1, 1})),
-            2 * 5);
+  EXPECT_EQ(testing::most_in_flight(testing::timed(interleaved_zb(in_chunks(4, 6, 2)), SplitCosts{1, 1, 1})), 2 * 5);
 }
 
 /// W at most F and I: the closed forms hold.
@@ -306,23 +288,15 @@ TEST(ZbH1Test, BubblesAreTheClosedForms) {
         const double bubble = static_cast<double>(d - 1) * (f + i - w);
         const std::string where = testing::describe("zb-h1", {d, n}) + " I=" + std::to_string(i);
         EXPECT_EQ(timeline.makespan, static_cast<double>(n) * (f + i + w) + bubble) << where;
-        double inner = 0;
-        for (std::size_t worker = 0; worker < timeline.workers.size(); ++worker) {
-          inner = std::max(inner, testing::inner_bubble(timeline, worker));
-        }
-        EXPECT_EQ(inner, bubble) << where;
+        EXPECT_EQ(testing::largest_inner_bubble(timeline), bubble) << where;
       }
     }
   }
 }
 
 TEST(ZbH1Test, EveryWorkerHoldsDepthActivations) {
-  for (const PipelineShape& shape : testing::small_shapes("zb-h1")) {
-    for (const auto& worker : testing::timed(zb_h1(shape), 1, 2).workers) {
-      EXPECT_EQ(worker.peak_in_flight, std::min(shape.stages - 1 + shape.slices, shape.micro_batches * shape.slices))
-          << testing::describe("zb-h1", shape);
-    }
-  }
+  for (const PipelineShape& shape : testing::small_shapes("zb-h1"))
+    testing::expect_in_flight("zb-h1", shape, shape.stages - 1 + shape.slices);
 }
 
 /// W at most F: the closed form holds.
@@ -336,11 +310,7 @@ TEST(ZbH2Test, InnerBubbleIsTheClosedFormAndTheMakespanIncludesTheStagger) {
         const Timeline timeline = testing::timed(zb_h2({d, n}), SplitCosts{f, i, w});
         const auto others = static_cast<double>(d - 1);
         const std::string where = testing::describe("zb-h2", {d, n}) + " I=" + std::to_string(i);
-        double inner = 0;
-        for (std::size_t worker = 0; worker < timeline.workers.size(); ++worker) {
-          inner = std::max(inner, testing::inner_bubble(timeline, worker));
-        }
-        EXPECT_EQ(inner, others * std::max(0.0, f + i - 2 * w)) << where;
+        EXPECT_EQ(testing::largest_inner_bubble(timeline), others * std::max(0.0, f + i - 2 * w)) << where;
         EXPECT_GE(timeline.makespan, static_cast<double>(n) * (f + i + w) + others * f) << where;
       }
     }
@@ -348,12 +318,8 @@ TEST(ZbH2Test, InnerBubbleIsTheClosedFormAndTheMakespanIncludesTheStagger) {
 }
 
 TEST(ZbH2Test, EveryWorkerHoldsAlmostTwiceDepth) {
-  for (const PipelineShape& shape : testing::small_shapes("zb-h2")) {
-    for (const auto& worker : testing::timed(zb_h2(shape), 1, 2).workers) {
-      EXPECT_EQ(worker.peak_in_flight, std::min(2 * shape.stages - 1, shape.micro_batches))
-          << testing::describe("zb-h2", shape);
-    }
-  }
+  for (const PipelineShape& shape : testing::small_shapes("zb-h2"))
+    testing::expect_in_flight("zb-h2", shape, 2 * shape.stages - 1);
 }
 
 TEST(PipedreamTwoBwTest, OneStepHasTheOrderOf1F1BAndTheFirstWeights) {
@@ -365,9 +331,8 @@ TEST(PipedreamTwoBwTest, OneStepHasTheOrderOf1F1BAndTheFirstWeights) {
 }
 
 TEST(PipedreamTest, OrderEquals1F1B) {
-  for (const PipelineShape& shape : testing::small_shapes("pipedream")) {
+  for (const PipelineShape& shape : testing::small_shapes("pipedream"))
     EXPECT_EQ(testing::orders(pipedream(shape)), testing::orders(one_f_one_b(shape)));
-  }
 }
 
 /// Weight versions of the forwards, one row per worker.

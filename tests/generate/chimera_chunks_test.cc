@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "render/slots.h"
+#include "render/panel.h"
 #include "render/text.h"
 #include "support/generators.h"
 #include "support/schedules.h"

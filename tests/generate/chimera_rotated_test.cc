@@ -34,10 +34,9 @@ TEST(ChimeraRotatedTest, LosesOnlyTheFirstWorkersWaitAtAnyBackwardCost) {
   for (const std::int64_t pipelines : {2, 3, 4, 8}) {
     for (std::int64_t stages = pipelines; stages <= 24; stages += pipelines) {
       const PipelineShape asked = rotated_shape(stages, stages, pipelines);
-      for (const double b : {0.5, 1.0, 2.0, 3.5}) {
+      for (const double b : {0.5, 1.0, 2.0, 3.5})
         EXPECT_NEAR(testing::timed(chimera_rotated(asked), 1, b).makespan, ideal(asked, b), 1e-9)
             << testing::describe("chimera-rotated", asked) << " B=" << b;
-      }
     }
   }
 }
@@ -57,10 +56,9 @@ TEST(ChimeraRotatedTest, KeepsItsMemoryLimitAndIsNearTheIdeal) {
   for (const PipelineShape& asked : testing::small_shapes("chimera-rotated", 8)) {
     if (asked.slices > 1) continue;
     const Timeline timeline = testing::timed(chimera_rotated(asked), 1, 2);
-    for (const auto& worker : timeline.workers) {
+    for (const auto& worker : timeline.workers)
       EXPECT_LE(worker.peak_in_flight, std::min(asked.micro_batches, room(asked)))
           << testing::describe("chimera-rotated", asked);
-    }
   }
   for (const std::int64_t stages : {4, 8, 16}) {
     for (const std::int64_t units : {2, 3, 4, 8}) {

@@ -5,7 +5,6 @@
 #include <gtest/gtest.h>
 
 #include <array>
-#include <map>
 
 #include "support/generators.h"
 #include "support/schedules.h"
@@ -34,44 +33,13 @@ TEST(ChimeraDoublingTest, TwoUnitsAreTheArtifactsOrder) {
                                                                     "F2 F3 F6 F7 F0 F1 B0 F4 F5 B1 B2 B4 B3 B5 B6 B7"));
 }
 
-/// The artifact's rule for worker w, independent of slots, with the paper's plain unit last if K is odd. With h = D/2,
-/// the worker starts with a ops of its own direction, then alternates b = h - a ops; the own direction is down on the
-/// first half of the workers.
-std::string scaled_rule_order(std::int64_t depth, std::int64_t units, std::int64_t worker) {
-  const std::int64_t h = depth / 2;
-  const bool own_down = worker < h;
-  const std::int64_t a = own_down ? h - worker : worker - h + 1;
-  const std::int64_t b = h - a;
-  std::map<std::pair<char, bool>, std::int64_t> next;  // (letter, down) -> micro-batches done
-  std::string row;
-  const auto add = [&](char kind, bool own, std::int64_t times = 1) {
-    const bool down = own == own_down;
-    for (; times > 0; --times) {
-      const std::int64_t k = next[{kind, down}]++;
-      const std::int64_t id = (k / h) * depth + (down ? 0 : h) + k % h;
-      row += (row.empty() ? "" : " ") + (kind + std::to_string(id));
-    }
-  };
-  for (std::int64_t unit = 0; unit < units; unit += 2) {
-    const bool doubled = unit + 1 < units;
-    const std::int64_t pair = doubled ? 2 : 1;
-    for (std::int64_t i = 0; i < a; ++i) add('B', true, unit > 0 ? 1 : 0), add('F', true, pair);
-    for (std::int64_t i = 0; i < b; ++i) add('F', false, pair), add('F', true, pair);
-    for (std::int64_t i = 0; i < a; ++i) add('F', false, pair), add('B', false);
-    for (std::int64_t i = 0; i < b + (doubled ? h : 0); ++i) add('B', true), add('B', false);
-  }
-  add('B', true, a);
-  return row;
-}
-
 TEST(ChimeraDoublingTest, SlotOrderIsThePerWorkerRuleAndAnOddUnitComesLast) {
   for (std::int64_t depth = 2; depth <= 24; depth += 2) {
     for (std::int64_t units = 1; units <= 5; ++units) {
       const auto rows = testing::orders(chimera(doubling(depth, units * depth)));
-      for (std::int64_t w = 0; w < depth; ++w) {
-        EXPECT_EQ(rows[static_cast<std::size_t>(w)], scaled_rule_order(depth, units, w))
+      for (std::int64_t w = 0; w < depth; ++w)
+        EXPECT_EQ(rows[static_cast<std::size_t>(w)], testing::chimera_rule(depth, units, w, 2))
             << "D=" << depth << " K=" << units;
-      }
     }
   }
 }
@@ -108,10 +76,9 @@ TEST(ChimeraDoublingTest, HoldsDepthMoreActivations) {
   for (std::int64_t depth = 2; depth <= 16; depth += 2) {
     for (std::int64_t units = 1; units <= 3; ++units) {
       const Timeline timeline = testing::timed(chimera(doubling(depth, 2 * units * depth)), 1, 2);
-      for (std::int64_t w = 0; w < depth; ++w) {
+      for (std::int64_t w = 0; w < depth; ++w)
         EXPECT_EQ(timeline.workers[static_cast<std::size_t>(w)].peak_in_flight,
                   3 * depth / 2 + 1 + std::min(w, depth - 1 - w));
-      }
     }
   }
 }
@@ -128,10 +95,9 @@ TEST(ChimeraDoublingTest, AnyNumberOfMicroBatchesIsNoSlowerThanDirect) {
   for (const std::int64_t depth : {4, 8, 12}) {
     for (const std::int64_t pipelines : {2, 4}) {
       for (std::int64_t n = depth + 1; depth % pipelines == 0 && n <= 4 * depth; ++n) {
-        for (const double b : {1.0, 2.0, 3.0}) {
+        for (const double b : {1.0, 2.0, 3.0})
           EXPECT_LE(scaled_makespan(doubling(depth, n, pipelines), 1, b), scaled_makespan({depth, n, pipelines}, 1, b))
               << "D=" << depth << " N=" << n << " 2f=" << pipelines << " B=" << b;
-        }
       }
     }
   }

@@ -8,7 +8,7 @@
 #include <sstream>
 
 #include "check/check_schedule.h"
-#include "render/slots.h"
+#include "render/panel.h"
 #include "render/text.h"
 #include "support/generators.h"
 #include "support/paths.h"
@@ -65,9 +65,8 @@ std::vector<PipelineShape> whole_units(std::int64_t most_stages) {
     for (std::int64_t f = 1; f <= depth / 2; ++f) {
       if ((depth / 2) % f != 0) continue;
       for (std::int64_t v = 1; v <= 4; ++v) {
-        for (std::int64_t units = 1; units <= 3; ++units) {
+        for (std::int64_t units = 1; units <= 3; ++units)
           shapes.push_back(ordered(OpOrder::Slots, depth, units * depth, v, 2 * f));
-        }
       }
     }
   }

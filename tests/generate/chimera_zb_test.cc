@@ -74,9 +74,7 @@ TEST(ChimeraZbTest, AnyCountHoldsAtMostOneActivationMore) {
       EXPECT_LE(testing::most_in_flight(timeline), std::min(n, shape.stages + 1))
           << testing::describe("chimera-zb", shape);
       EXPECT_GE(timeline.makespan, bound(shape));
-      if (n > shape.stages) {
-        EXPECT_LE(timeline.makespan, 1.2 * bound(shape)) << testing::describe("chimera-zb", shape);
-      }
+      if (n > shape.stages) EXPECT_LE(timeline.makespan, 1.2 * bound(shape)) << testing::describe("chimera-zb", shape);
     }
   }
 }
@@ -86,9 +84,8 @@ TEST(ChimeraZbTest, NoCostsBeatTheBound) {
     for (const std::int64_t n : {shape.stages / 2, shape.stages, shape.stages + 3, 2 * shape.stages}) {
       shape.micro_batches = n;
       for (const SplitCosts& costs : {SplitCosts{1, 1.3, 0.7}, SplitCosts{2, 0.5, 0.5}, SplitCosts{0.5, 1, 2}}) {
-        for (const double latency : {0.0, 0.1, 0.5}) {
+        for (const double latency : {0.0, 0.1, 0.5})
           EXPECT_GE(testing::timed(chimera_zb(shape), costs, latency).makespan, bound(shape, costs, latency) - 1e-9);
-        }
       }
     }
   }

@@ -83,11 +83,8 @@ TEST(DualpipeTest, PairsMatchTheStepList) {
 
 TEST(DualpipeTest, EveryWorkerHoldsDepthAndOneActivations) {
   for (std::int64_t depth = 2; depth <= 12; depth += 2) {
-    for (const std::int64_t n : {2 * depth, 2 * depth + 2, 4 * depth}) {
-      for (const auto& worker : testing::timed(dualpipe({depth, n}), 1, 2).workers) {
-        EXPECT_EQ(worker.peak_in_flight, depth + 1) << testing::describe("dualpipe", {depth, n});
-      }
-    }
+    for (const std::int64_t n : {2 * depth, 2 * depth + 2, 4 * depth})
+      testing::expect_in_flight("dualpipe", {depth, n}, depth + 1);
   }
 }
 
@@ -112,14 +109,10 @@ TEST(DualpipeTest, WorkersMirrorEachOther) {
   }
 }
 
-/// (F, I, W) with W <= I <= F <= I + W.
-constexpr std::array kDualpipevCosts = {SplitCosts{1, 1, 1}, SplitCosts{1, 0.75, 0.5}, SplitCosts{2, 1.5, 1},
-                                        SplitCosts{2, 1, 1}, SplitCosts{1, 1, 0}};
-
 TEST(DualpipevTest, BubbleIsTheClosedForm) {
   for (std::int64_t depth = 1; depth <= 8; ++depth) {
     for (std::int64_t n = 2 * depth; n <= 3 * depth + 3; ++n) {
-      for (const auto& [f, i, w] : kDualpipevCosts) {
+      for (const auto& [f, i, w] : kDualpipeCosts) {
         const Timeline timeline = testing::timed(dualpipev({depth, n}), SplitCosts{f, i, w});
         EXPECT_DOUBLE_EQ(timeline.makespan,
                          static_cast<double>(n) * (f + i + w) + static_cast<double>(depth - 1) * (f + i - w) / 2)
@@ -130,11 +123,8 @@ TEST(DualpipevTest, BubbleIsTheClosedForm) {
 }
 
 TEST(DualpipevTest, EveryWorkerHoldsTwiceDepthAndOneStages) {
-  for (std::int64_t depth = 1; depth <= 8; ++depth) {
-    for (const auto& worker : testing::timed(dualpipev({depth, 3 * depth}), 1, 2).workers) {
-      EXPECT_EQ(worker.peak_in_flight, 2 * depth + 1);
-    }
-  }
+  for (std::int64_t depth = 1; depth <= 8; ++depth)
+    testing::expect_in_flight("dualpipev", {depth, 3 * depth}, 2 * depth + 1, 2);
 }
 
 TEST(DualpipevTest, IsTheFirstHalfOfDualpipesWorkers) {

@@ -31,9 +31,8 @@ std::vector<Literal> literals_of(const std::filesystem::path& file) {
   for (std::string line; std::getline(lines, line);) {
     ++number;
     line = line.substr(0, line.find("//"));
-    for (std::sregex_iterator match(line.begin(), line.end(), literal), end; match != end; ++match) {
+    for (std::sregex_iterator match(line.begin(), line.end(), literal), end; match != end; ++match)
       found.push_back({file.string() + ":" + std::to_string(number), (*match)[1]});
-    }
   }
   return found;
 }
@@ -103,7 +102,6 @@ bool takes_a_name(const std::filesystem::path& file) {
                              "plan/candidate.cc",
                              "plan/enumerate.cc",
                              "plan/equation_one.cc",
-                             "plan/paper_rule.cc",
                              "plan/plan.cc",
                              "plan/predict.cc",
                              "plan/train_flags.cc",
@@ -132,7 +130,8 @@ TEST(ScheduleNamesTest, NoScheduleIsLookedUpByItsName) {
 
 /// Code that includes a schedule's header could call it without naming it.
 TEST(ScheduleNamesTest, TheirHeadersAreIncludedOnlyInGenerate) {
-  const std::set<std::string> open = {"detours.h", "generator.h", "registry.h", "shape.h"};
+  const std::set<std::string> open = {"detours.h",   "generator.h", "list_orders.h",
+                                      "op_queues.h", "registry.h",  "shape.h"};
   const std::regex include(R"re(#include "generate/([^"]*)")re");
   int includes = 0;
   for (const auto& source : sources_outside()) {

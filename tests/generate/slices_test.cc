@@ -9,7 +9,6 @@
 #include <utility>
 
 #include "check/check_schedule.h"
-#include "core/error.h"
 #include "generate/sliced_units.h"
 #include "support/generators.h"
 #include "support/schedules.h"
@@ -17,7 +16,6 @@
 namespace chimera {
 namespace {
 
-using ::testing::HasSubstr;
 using testing::SplitCosts;
 
 PipelineShape sliced(std::int64_t stages, std::int64_t micro_batches, std::int64_t slices, std::int64_t pipelines = 2) {
@@ -128,9 +126,8 @@ TEST(SlicesTest, ZbH1LosesAKthOfItsBubble) {
 
 TEST(SlicesTest, FewMicroBatchesAreLegal) {
   for (const char* name : {"chimera", "chimera-rotated", "chimera-zb", "zb-h1"}) {
-    for (std::int64_t n = 1; n < 8; ++n) {
+    for (std::int64_t n = 1; n < 8; ++n)
       EXPECT_TRUE(check(find_generator(name).generate(sliced(8, n, 4))).empty()) << name << ", N=" << n;
-    }
   }
 }
 

@@ -33,11 +33,7 @@ TEST(ZbVTest, BubblesAreTheClosedForms) {
         const std::string where = testing::describe("zb-v", {depth, n}) + " I=" + std::to_string(i);
         EXPECT_DOUBLE_EQ(timeline.makespan, static_cast<double>(n) * (f + i + w) + others * std::max(i / 2, i - w))
             << where;
-        double bubble = 0;
-        for (std::size_t worker = 0; worker < timeline.workers.size(); ++worker) {
-          bubble = std::max(bubble, testing::inner_bubble(timeline, worker));
-        }
-        EXPECT_NEAR(bubble, others * std::max(i - w, (i - f) / 2), 1e-9) << where;
+        EXPECT_NEAR(testing::largest_inner_bubble(timeline), others * std::max(i - w, (i - f) / 2), 1e-9) << where;
       }
     }
   }
@@ -45,11 +41,8 @@ TEST(ZbVTest, BubblesAreTheClosedForms) {
 
 TEST(ZbVTest, EveryWorkerHoldsTwiceDepthStages) {
   for (std::int64_t depth = 1; depth <= 10; ++depth) {
-    for (const std::int64_t n : {2 * depth - 1, 2 * depth, 4 * depth}) {
-      for (const auto& worker : testing::timed(zb_v({depth, n}), 1, 2).workers) {
-        EXPECT_EQ(worker.peak_in_flight, std::min(2 * depth, 2 * n)) << testing::describe("zb-v", {depth, n});
-      }
-    }
+    for (const std::int64_t n : {2 * depth - 1, 2 * depth, 4 * depth})
+      testing::expect_in_flight("zb-v", {depth, n}, 2 * depth, 2);
   }
 }
 

@@ -7,6 +7,7 @@
 
 #include "core/error.h"
 #include "core/json.h"
+#include "support/message_of.h"
 
 namespace chimera {
 namespace {
@@ -17,12 +18,7 @@ using ::testing::HasSubstr;
 ModelConfig read(const json& config) { return model_from_config_json(json_text(config), "config.json", "m"); }
 
 std::string refusal_of_text(const std::string& text) {
-  try {
-    (void)model_from_config_json(text, "config.json", "m");
-  } catch (const ConfigError& error) {
-    return error.what();
-  }
-  return "";
+  return testing::message_of([&] { (void)model_from_config_json(text, "config.json", "m"); });
 }
 
 /// The error for `config` with some fields replaced.

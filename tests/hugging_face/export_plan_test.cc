@@ -1,6 +1,5 @@
 #include "hugging_face/export_plan.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
@@ -22,9 +21,8 @@ TEST(ExportPlanTest, OneFileNeedsNoIndex) {
   ASSERT_EQ(plan.files.size(), 1U);
   EXPECT_EQ(plan.files[0].name, "model.safetensors");
   EXPECT_EQ(plan.index, "");
-  for (const TensorEntry& tensor : plan.files[0].layout.tensors) {
+  for (const TensorEntry& tensor : plan.files[0].layout.tensors)
     EXPECT_EQ(tensor.begin % (bits_of(tensor.type) / 8), 0U) << tensor.name << " is aligned";
-  }
 }
 
 TEST(ExportPlanTest, DistributesTensorsToFilesInOrder) {
@@ -45,9 +43,8 @@ TEST(ExportPlanTest, ReadsSizes) {
   EXPECT_EQ(parse_bytes("--shard-size", "300MB"), 300'000'000U);
   EXPECT_EQ(parse_bytes("--shard-size", "1GiB"), std::uint64_t{1} << 30);
   EXPECT_EQ(parse_bytes("--shard-size", "17"), 17U);
-  for (const char* text : {"", "GB", "0", "0GB", "-1GB", "5 GB", "5gb", "5TB", "1e9", "99999999999999GB"}) {
+  for (const char* text : {"", "GB", "0", "0GB", "-1GB", "5 GB", "5gb", "5TB", "1e9", "99999999999999GB"})
     EXPECT_THROW((void)parse_bytes("--shard-size", text), ConfigError) << text;
-  }
 }
 
 }  // namespace

@@ -6,10 +6,12 @@
 #include <algorithm>
 #include <fstream>
 #include <functional>
+#include <optional>
 
 #include "core/error.h"
 #include "hugging_face/config_json.h"
 #include "safetensors/safetensors_layout.h"
+#include "support/message_of.h"
 #include "support/scratch.h"
 
 namespace chimera {
@@ -60,12 +62,7 @@ struct Folder {
     file.put('!');
   }
   [[nodiscard]] std::string refusal() const {
-    try {
-      const ModelFolder folder(path());
-    } catch (const ConfigError& error) {
-      return error.what();
-    }
-    return "";
+    return testing::message_of([&] { const ModelFolder folder(path()); });
   }
 };
 
@@ -87,6 +84,17 @@ std::string place_of(const Folder& folder, const std::string& parameter) {
     if (spec.name == parameter) return read.find(spec).tensor.name;
   }
   return "";
+}
+
+TEST(ModelFolderTest, AnExportNeedsTheFolderNoMore) {
+  const Scratch scratch;
+  std::optional<Folder> folder(small(Family::Gpt2, true));
+  static_cast<void>(folder->scratch.write(kGenerationConfigName, "{\"eos_token_id\": 3}"));
+  const ModelFolder source(folder->path());
+  folder.reset();  // Moved away while the run trained
+  StagedFolder staged(scratch.path("out"));
+  add_description(staged, source.model(), &source, std::nullopt);
+  EXPECT_EQ(testing::read_file(staged.path() + "/" + kGenerationConfigName), "{\"eos_token_id\": 3}");
 }
 
 TEST(ModelFolderTest, HasEveryParameterOfEveryFamily) {

@@ -4,10 +4,14 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <map>
 
+#include "checkpoint/faulty_disk.h"
 #include "core/error.h"
 #include "safetensors/weight_files.h"
+#include "support/message_of.h"
 #include "support/scratch.h"
+#include "support/synced.h"
 
 namespace chimera {
 namespace {
@@ -17,30 +21,31 @@ using testing::read_file;
 using testing::Scratch;
 
 std::string folder_refusal_of(const std::string& folder, std::uint64_t bytes = 0) {
-  try {
-    require_new_folder(folder, bytes);
-  } catch (const ConfigError& error) {
-    return error.what();
-  }
-  return "";
+  return testing::message_of([&] { require_new_folder(folder, bytes); });
 }
 
-TEST(StagedFolderTest, AppearsAtomically) {
-  const Scratch scratch;
-  const std::string folder = scratch.path("out");
+/// Writes two files of weights, as two ranks do, and a text.
+void fill(const StagedFolder& staged, Disk& disk) {
   const ExportPlan plan = plan_export(
       {{.name = "a", .type = ElementType::U8, .shape = {3}}, {.name = "b", .type = ElementType::U8, .shape = {2}}}, 3);
-  StagedFolder staged(folder + "/");
   staged.make_weights(plan);
   staged.write("config.json", "{}");
   for (const ExportFile& file : plan.files) {
-    PartWriter writer(StagedFolder::path_of(folder, staged.number()) + "/" + file.name);
+    PartWriter writer(staged.path() + "/" + file.name, disk);
     for (const TensorEntry& tensor : file.layout.tensors) {
       const std::string text(tensor.bytes, tensor.name[0]);
       writer.write(tensor.begin, std::as_bytes(std::span(text)));
     }
     writer.finish();
   }
+}
+
+TEST(StagedFolderTest, AppearsAtomically) {
+  const Scratch scratch;
+  const std::string folder = scratch.path("out");
+  StagedFolder staged(folder + "/");
+  EXPECT_EQ(staged.path(), StagedFolder::path_of(folder, staged.number()));
+  fill(staged, real_disk());
   EXPECT_FALSE(std::filesystem::exists(folder));
   staged.commit();
   EXPECT_EQ(read_file(folder + "/config.json"), "{}");
@@ -64,6 +69,71 @@ TEST(StagedFolderTest, CreatesMissingParents) {
   EXPECT_EQ(read_file(folder + "/config.json"), "{}");
 }
 
+TEST(StagedFolderTest, IsOnTheDiskBeforeItHasItsName) {
+  const Scratch scratch;
+  const std::string root = std::filesystem::canonical(scratch.path("."));
+  static_cast<void>(testing::take_synced_paths());
+  StagedFolder staged(root + "/new/models/out");
+  EXPECT_THAT(testing::take_synced_paths(), ::testing::UnorderedElementsAre(root, root + "/new"));
+  staged.write("config.json", "{}");
+  EXPECT_THAT(testing::take_synced_paths(), ::testing::ElementsAre(staged.path() + "/config.json"));
+  staged.commit();
+  EXPECT_THAT(testing::take_synced_paths(), ::testing::ElementsAre(staged.path(), root + "/new/models"));
+}
+
+TEST(StagedFolderTest, EveryCallOfAnExportMayFail) {
+  const auto export_to = [](const std::string& folder, Disk& disk) {
+    StagedFolder staged(folder, disk);
+    fill(staged, disk);
+    staged.commit();
+  };
+  const auto content = [](const std::string& folder) {
+    std::map<std::string, std::string> files;
+    for (const auto& entry : std::filesystem::directory_iterator(folder))
+      files[entry.path().filename()] = read_file(entry.path());
+    return files;
+  };
+  const Scratch first;
+  testing::FaultyDisk counting;
+  export_to(first.path("out"), counting);
+  const auto whole = content(first.path("out"));
+  ASSERT_EQ(whole.size(), 4U);
+  const int calls = counting.calls();
+  for (const testing::DiskFault fault : testing::kDiskFaults) {
+    for (int call = 0; call <= calls; ++call) {
+      SCOPED_TRACE("fault " + std::to_string(static_cast<int>(fault)) + " at " + std::to_string(call));
+      const Scratch scratch;
+      const std::string folder = scratch.path("out");
+      testing::FaultyDisk disk(fault, call, scratch.path("."));
+      bool may_be_lost = true;
+      try {
+        export_to(folder, disk);
+        may_be_lost = false;
+      } catch (const CheckpointError&) {
+      } catch (const testing::Killed&) {
+      }
+      disk.lose_unsynced();
+      if (may_be_lost && !std::filesystem::exists(folder)) export_to(folder, counting);  // Removes what is left
+      ASSERT_EQ(content(folder), whole);
+    }
+  }
+}
+
+TEST(StagedFolderTest, IsInNoCheckpoint) {
+  const Scratch scratch;
+  const std::string step = scratch.path("run/step-00000002");
+  std::filesystem::create_directories(step);
+  EXPECT_EQ(folder_refusal_of(step + "/out"), "") << "no checkpoint";
+  scratch.write("run/step-00000002/manifest.json", "{}");
+  scratch.write("run/latest", "step-00000002\n");
+  for (const char* inside : {"/out", "/new/out"})
+    EXPECT_THAT(folder_refusal_of(step + inside), HasSubstr(": is in the checkpoint " + step + "; give a folder"));
+  for (const char* name : {"step-00000004", "step-00000004.tmp", "step-00000006/out"})
+    EXPECT_THAT(folder_refusal_of(scratch.path("run/") + name), HasSubstr("is a name for checkpoints of the run "));
+  EXPECT_EQ(folder_refusal_of(scratch.path("run/model")), "");
+  EXPECT_EQ(folder_refusal_of(scratch.path("step-00000004")), "") << "no run";
+}
+
 TEST(StagedFolderTest, LeavesNothingIfIncomplete) {
   const Scratch scratch;
   {
@@ -85,9 +155,8 @@ TEST(StagedFolderTest, RemovesLeftoversOfKilledWriters) {
   EXPECT_EQ(first.number(), 1);
   EXPECT_TRUE(std::filesystem::is_empty(first.path()));
   EXPECT_FALSE(std::filesystem::exists(scratch.path("out.unfinished-7")));
-  for (const char* other : {"out.unfinished-7b", "output.unfinished-1"}) {
+  for (const char* other : {"out.unfinished-7b", "output.unfinished-1"})
     EXPECT_TRUE(std::filesystem::exists(scratch.path(other))) << other;
-  }
   first.write("config.json", "{}");
   const StagedFolder second(scratch.path("out"));
   EXPECT_EQ(read_file(first.path() + "/config.json"), "{}") << "its writer lives";
@@ -116,6 +185,10 @@ TEST(StagedFolderTest, AHeldNameIsTakenByNoOtherRun) {
     staged.write("config.json", "{}");
     EXPECT_EQ(staged.commit(), folder);
   }
+  // A rank that replaces a lost one takes the hold again, whatever has appeared there.
+  EXPECT_NO_THROW(const FolderHold again(folder));
+  StagedFolder second(folder);
+  EXPECT_EQ(second.commit(), folder + ".2");
   EXPECT_TRUE(std::filesystem::exists(folder));
   { const FolderHold hold(scratch.path("unused")); }
   EXPECT_FALSE(std::filesystem::exists(scratch.path("unused")));

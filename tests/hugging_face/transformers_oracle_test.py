@@ -8,7 +8,6 @@ import pathlib
 import random
 import subprocess
 import sys
-import tempfile
 import unittest
 
 import oracles
@@ -18,7 +17,6 @@ oracles.require("safetensors")
 from safetensors.torch import load_file  # noqa: E402
 import hugging_face  # noqa: E402
 
-CHIMERA = sys.argv[1]
 LLAMA3 = {"rope_type": "llama3", "rope_theta": 5e5, "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
           "original_max_position_embeddings": 32}
 # No two sizes alike, vocabularies of bytes (BERT: and its four marks).
@@ -42,10 +40,6 @@ MODELS = {
               transformers.Qwen2Config(**{k: v for k, v in LLAMA.items() if k != "head_dim"})),
     "qwen3": (transformers.Qwen3ForCausalLM, transformers.Qwen3Config(**LLAMA, tie_word_embeddings=True)),
 }
-
-
-def chimera(*words):
-    return subprocess.run([CHIMERA, *map(str, words)], capture_output=True, text=True, check=False)
 
 
 def random_model(name, dtype=torch.float32):
@@ -76,21 +70,11 @@ def logits_of(model):
     return output.prediction_logits if hasattr(output, "prediction_logits") else output.logits
 
 
-class TransformersOracleTest(unittest.TestCase):
-    def setUp(self):
-        self.scratch = tempfile.TemporaryDirectory()
-        self.folder = pathlib.Path(self.scratch.name)
-        self.addCleanup(self.scratch.cleanup)
-
+class TransformersOracleTest(oracles.OracleTest):
     def save(self, model, name="in", **flags):
         path = self.folder / name
         model.save_pretrained(path, **flags)
         return path
-
-    def run_chimera(self, *words):
-        result = chimera(*words)
-        self.assertEqual(result.returncode, 0, f"{words}\n{result.stderr}")
-        return result.stdout
 
     def assert_same_bytes(self, ours, theirs):
         self.assertEqual(sorted(ours), sorted(theirs))
@@ -114,7 +98,7 @@ class TransformersOracleTest(unittest.TestCase):
         for name in MODELS:
             with self.subTest(name):
                 model = random_model(name)
-                report = json.loads(self.run_chimera("model", self.save(model, name), "--format", "json"))
+                report = json.loads(self.chimera("model", self.save(model, name), "--format", "json"))
                 # BERT's two biases over the vocabulary are one here.
                 twice = model.cls.predictions.bias.numel() if name == "bert-untied" else 0
                 self.assertEqual(report["parameters"], sum(p.numel() for p in model.parameters()) - twice)
@@ -126,7 +110,7 @@ class TransformersOracleTest(unittest.TestCase):
                     model = random_model(name, dtype)
                     source = self.save(model, f"{name}-{dtype}", max_shard_size=size)
                     output = self.folder / f"{name}-{dtype}-out"
-                    self.run_chimera("export", source, "--output", output, "--shard-size", "30KB")
+                    self.chimera("export", source, "--output", output, "--shard-size", "30KB")
                     self.assertTrue((output / "model.safetensors.index.json").exists())
                     self.assert_same_bytes(tensors_of(output), tensors_of(source))
                     self.assert_loads(model, output, source)
@@ -134,7 +118,7 @@ class TransformersOracleTest(unittest.TestCase):
     def test_export_rounds_as_torch_does(self):
         model = random_model("llama")
         output = self.folder / "out"
-        self.run_chimera("export", self.save(model), "--output", output, "--dtype", "bfloat16")
+        self.chimera("export", self.save(model), "--output", output, "--dtype", "bfloat16")
         self.assert_same_bytes(tensors_of(output),
                                {name: tensor.to(torch.bfloat16) for name, tensor in tensors_of(self.folder / "in").items()})
         self.assertEqual(json.loads((output / "config.json").read_text())["dtype"], "bfloat16")
@@ -159,7 +143,7 @@ class TransformersOracleTest(unittest.TestCase):
                     model = random_model(name, dtype)
                     source = self.save(model, f"{name}-{word}", max_shard_size="50KB")
                     output = self.folder / f"{name}-{word}-out"
-                    self.run_chimera("train", *self.train_words(name, source), "--optimizer", "sgd", "--learning-rate",
+                    self.chimera("train", *self.train_words(name, source), "--optimizer", "sgd", "--learning-rate",
                                      1e-60, "--weight-decay", 0, "--export", output, "--export-dtype", word,
                                      "--export-shard-size", "40KB")
                     self.assert_same_bytes(tensors_of(output), tensors_of(source))
@@ -171,8 +155,8 @@ class TransformersOracleTest(unittest.TestCase):
                 model = random_model(name)
                 words = self.train_words(name, self.save(model, name))
                 metrics, batches = self.folder / f"{name}.jsonl", self.folder / f"{name}-batches"
-                self.run_chimera("train", *words, "--metrics", metrics)
-                self.run_chimera("bench", *words, "--export", batches)
+                self.chimera("train", *words, "--metrics", metrics)
+                self.chimera("bench", *words, "--export", batches)
                 loss = json.loads(metrics.read_text().splitlines()[0])["loss"]
                 batch = {key: value[0] for key, value in load_file(batches / "batches.safetensors").items()}
                 self.assertAlmostEqual(loss, hugging_face.loss_of(model, batch), delta=1e-5 * loss)
@@ -181,11 +165,11 @@ class TransformersOracleTest(unittest.TestCase):
         for preset in ("gpt2-tiny", "bert-tiny", "llama-tiny"):
             with self.subTest(preset):
                 output = self.folder / preset
-                self.run_chimera("train", "--model", preset, "--data", self.text(), "--stages", 2, "--micro-batches", 2,
+                self.chimera("train", "--model", preset, "--data", self.text(), "--stages", 2, "--micro-batches", 2,
                                  "--sequence", 32, "--steps", 2, "--export", output)
                 config = json.loads((output / "config.json").read_text())
                 model = getattr(transformers, config["architectures"][0]).from_pretrained(output)
-                report = json.loads(self.run_chimera("model", output, "--format", "json"))
+                report = json.loads(self.chimera("model", output, "--format", "json"))
                 # BERT's two biases over the vocabulary are one here.
                 twice = model.cls.predictions.bias.numel() if preset == "bert-tiny" else 0
                 self.assertEqual(report["parameters"], sum(p.numel() for p in model.parameters()) - twice)
@@ -196,7 +180,7 @@ class TransformersOracleTest(unittest.TestCase):
         source = self.save(model)
         (source / "config.json").write_text(
             json.dumps(json.loads((source / "config.json").read_text()) | {"tie_word_embeddings": True}))
-        result = chimera("model", source)
+        result = subprocess.run([sys.argv[1], "model", source], capture_output=True, text=True, check=False)
         self.assertEqual(result.returncode, 2)
         self.assertIn("'lm_head.weight' is not 'transformer.wte.weight'", result.stderr)
 

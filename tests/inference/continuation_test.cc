@@ -7,9 +7,9 @@
 
 #include <mutex>
 
-#include "core/error.h"
 #include "engine/run_shape.h"
 #include "model/examples.h"
+#include "support/message_of.h"
 #include "transport/threads/rank_threads.h"
 
 namespace chimera {
@@ -158,12 +158,7 @@ TEST(ContinuationTest, ReportsEveryTokenOnceWithItsText) {
 }
 
 std::string refusal(const std::function<void()>& action) {
-  try {
-    action();
-  } catch (const ConfigError& error) {
-    return error.what();
-  }
-  return "";
+  return testing::message_of([&] { action(); });
 }
 
 TEST(ContinuationTest, RejectsInvalidPrompts) {

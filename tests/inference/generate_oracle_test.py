@@ -4,10 +4,7 @@ Usage: generate_oracle_test.py CHIMERA [CLASS.TEST...]
 """
 
 import json
-import pathlib
-import subprocess
 import sys
-import tempfile
 import unittest
 
 import oracles
@@ -15,7 +12,6 @@ import oracles
 torch, transformers, tokenizers = oracles.require("torch", "transformers", "tokenizers")
 import hugging_face  # noqa: E402
 
-CHIMERA = sys.argv[1]
 SIZES = dict(layers=4, hidden=48, heads=4, feed_forward=80, vocabulary=259, positions=64, norm_epsilon=1e-5)
 LLAMA = SIZES | dict(family="llama", key_value_heads=2, head_size=20, attention_bias="none", tied=False)
 CASES = {
@@ -34,19 +30,13 @@ CASES = {
 PROMPTS = ([7], [1, 2, 3], list(range(200, 240)))
 
 
-def chimera(*words):
-    return subprocess.run([CHIMERA, "generate", *map(str, words)], capture_output=True, text=True, check=False)
-
-
 def comma(ids):
     return ",".join(map(str, ids))
 
 
-class GenerateOracleTest(unittest.TestCase):
+class GenerateOracleTest(oracles.OracleTest):
     def setUp(self):
-        scratch = tempfile.TemporaryDirectory()
-        self.folder = pathlib.Path(scratch.name)
-        self.addCleanup(scratch.cleanup)
+        super().setUp()
         torch.manual_seed(11)
 
     def save(self, name, end=None):
@@ -59,9 +49,8 @@ class GenerateOracleTest(unittest.TestCase):
         return model, path
 
     def said(self, *words):
-        result = chimera(*words, "--format", "json")
-        self.assertEqual(result.returncode, 0, result.stderr)
-        return [prompt["ids"] for prompt in json.loads(result.stdout)["prompts"]]
+        prompts = json.loads(self.chimera("generate", *words, "--format", "json"))["prompts"]
+        return [prompt["ids"] for prompt in prompts]
 
     def expected(self, model, ids, tokens):
         """Of transformers' generate, greedily, and that no two scores were too near each other to compare."""
@@ -168,11 +157,10 @@ class GenerateOracleTest(unittest.TestCase):
         tokenizer.save(str(path / "tokenizer.json"))
         text = "the king spoke"
         expected = self.expected(model, tokenizer.encode(text).ids, 20)
-        result = chimera("--from", path, "--prompt", text, "--tokens", 20, "--format", "json")
-        self.assertEqual(result.returncode, 0, result.stderr)
-        self.assertEqual(json.loads(result.stdout), {"prompts": [{"ids": expected, "text": tokenizer.decode(expected)}]})
-        streamed = chimera("--from", path, "--prompt", text, "--tokens", 20)
-        self.assertEqual(streamed.stdout, tokenizer.decode(expected) + "\n")
+        words = ("generate", "--from", path, "--prompt", text, "--tokens", 20)
+        found = json.loads(self.chimera(*words, "--format", "json"))
+        self.assertEqual(found, {"prompts": [{"ids": expected, "text": tokenizer.decode(expected)}]})
+        self.assertEqual(self.chimera(*words), tokenizer.decode(expected) + "\n")
 
 
 unittest.main(argv=[sys.argv[0], *sys.argv[2:]])

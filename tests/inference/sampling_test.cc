@@ -10,6 +10,7 @@
 
 #include "core/error.h"
 #include "core/random.h"
+#include "support/message_of.h"
 
 namespace chimera {
 namespace {
@@ -31,12 +32,7 @@ std::vector<std::int64_t> drawable(const at::Tensor& logits, const SamplingOptio
 }
 
 std::string options_refusal(const SamplingOptions& options) {
-  try {
-    require_valid(options);
-  } catch (const ConfigError& error) {
-    return error.what();
-  }
-  return "";
+  return testing::message_of([&] { require_valid(options); });
 }
 
 TEST(SamplingTest, GreedyTakesTheFirstOfTheHighestScores) {
@@ -52,9 +48,8 @@ TEST(SamplingTest, TopKKeepsTies) {
   EXPECT_THAT(drawable(logits, {.temperature = 1, .top_k = 2}), ElementsAre(1, 2, 3, 5));
   EXPECT_THAT(drawable(logits, {.temperature = 1, .top_k = 4}), ElementsAre(1, 2, 3, 5));
   EXPECT_THAT(drawable(logits, {.temperature = 1, .top_k = 5}), ElementsAre(0, 1, 2, 3, 5));
-  for (const std::int64_t all : {0, 6, 7, 1000}) {
+  for (const std::int64_t all : {0, 6, 7, 1000})
     EXPECT_EQ(drawable(logits, {.temperature = 1, .top_k = all}).size(), 6U) << all;
-  }
 }
 
 TEST(SamplingTest, TopPDropsTheTail) {
@@ -124,9 +119,8 @@ TEST(SamplingTest, NeverDrawsDroppedTokens) {
 
 TEST(SamplingTest, RefusesScoresThatAreNotFinite) {
   for (const double wrong : {std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity()}) {
-    for (const double temperature : {0.0, 1.0}) {
+    for (const double temperature : {0.0, 1.0})
       EXPECT_THROW((void)choose_token(scores({1, wrong, 2}), {.temperature = temperature}, 0.5), Error);
-    }
   }
 }
 

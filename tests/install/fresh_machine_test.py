@@ -28,9 +28,7 @@ exec /bin/rm "$@"''',
 
 class FreshMachineTest(unittest.TestCase):
     def setUp(self):
-        scratch = tempfile.TemporaryDirectory()
-        self.addCleanup(scratch.cleanup)
-        self.scratch = pathlib.Path(scratch.name).resolve()
+        self.scratch = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory())).resolve()
         self.folder = self.scratch / "system"
         (self.scratch / "bin").mkdir()
         for name, line in STAND_INS.items():

@@ -158,9 +158,8 @@ TEST(FlightRecordTest, KeepsTheLastEventsInOrder) {
   FlightRecorder recorder(scratch.path("rank"));
   EXPECT_THAT(read_flight(scratch.path("rank")), IsEmpty());
   const auto noted = static_cast<std::int64_t>(kFlightEvents) + 7;
-  for (std::int64_t step = 1; step <= noted; ++step) {
+  for (std::int64_t step = 1; step <= noted; ++step)
     recorder.note({RankProgress::Phase::Steps, step, transfer(InstructionKind::StartSend, kF1, 3)});
-  }
   const Events events = read_flight(scratch.path("rank"));
   ASSERT_EQ(events.size(), kFlightEvents);
   EXPECT_EQ(events.front().progress.step, 8);

@@ -54,9 +54,8 @@ TEST(HostsTest, OrdersRoundTrip) {
   EXPECT_EQ(read.arguments, order.arguments);
   EXPECT_EQ(read.variables, order.variables);
   EXPECT_TRUE(read.recovers);
-  for (const char* bad : {"", "{}", "[]", "{\"host\": 1}"}) {
+  for (const char* bad : {"", "{}", "[]", "{\"host\": 1}"})
     EXPECT_THROW(static_cast<void>(parse_order(bad)), ConfigError) << bad;
-  }
 }
 
 TEST(HostsTest, CommandOnAHostQuotesItsArgumentsForTheShell) {

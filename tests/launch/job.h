@@ -12,9 +12,9 @@ namespace chimera::testing {
 /// A running job of launch_test_rank.
 class Job {
  public:
-  /// Starts `launch_test_rank RANKS ACTIONS...`, with CHIMERA_FAULT set if `fault` is not empty. `hang` is the launch
-  /// plan's `hang`.
-  Job(int ranks, std::vector<std::string> actions, const std::string& fault = "", std::chrono::milliseconds hang = {});
+  /// Starts `launch_test_rank RANKS ACTIONS...` with an action for each rank, and CHIMERA_FAULT if `fault` is not
+  /// empty. `hang` is the launch plan's `hang`.
+  explicit Job(const Words& actions, const std::string& fault = "", std::chrono::milliseconds hang = {});
 
   /// Returns when stdout has `count` lines.
   void await_lines(int count) { run_.await_output_lines(count); }

@@ -14,7 +14,6 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdlib>
-#include <ctime>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -190,10 +189,13 @@ void meet(const RankEnvironment& self, const std::string& store) {
 }
 
 /// Trains until another rank is lost, and exits with success once all ranks have resumed. In its first epoch it calls
-/// `lose_itself` once all ranks train.
-int outlive(const RankEnvironment& self, const std::function<void()>& lose_itself) {
+/// `lose_itself` once all ranks train. If it `waits_in_vain`, it does not come to the first rendezvous after the loss.
+int outlive(const RankEnvironment& self, const std::function<void()>& lose_itself, bool waits_in_vain = false) {
   std::atomic<bool> broken = false;
-  RecoveryLink link(self.rank, self.generation, FileDescriptor(*self.orders), [&] { broken = true; });
+  RecoveryLink link(self.rank, self.generation, FileDescriptor(*self.orders), [&] {
+    broken = true;
+    broken.notify_all();
+  });
   if (!link.is_recovering()) {
     note_progress({RankProgress::Phase::Steps, 5, compute(0, 1)});
     meet(self, self.rendezvous.file);
@@ -201,7 +203,12 @@ int outlive(const RankEnvironment& self, const std::function<void()>& lose_itsel
     while (!broken) note_progress({RankProgress::Phase::Steps, 5, compute(0, 1)});
     if (!link.must_leave(std::chrono::milliseconds(0))) return static_cast<int>(ExitCode::No);
   }
-  const JoinedGeneration generation = link.rejoin([&] { broken = false; });
+  JoinedGeneration generation = link.rejoin([&] { broken = false; });
+  if (waits_in_vain) {
+    note_progress({RankProgress::Phase::Joining});
+    broken.wait(false);
+    generation = link.rejoin([&] { broken = false; });
+  }
   meet(self, fmt::format("/proc/self/fd/{}", generation.store.get()));
   print_line(fmt::format("rank {} in epoch 1", self.rank));
   note_progress({RankProgress::Phase::Steps, 5, compute(0, 1)});
@@ -269,6 +276,16 @@ const std::map<std::string, Action> kActions = {
     {"run-out-of-memory", run_out_of_memory},
     {"outlive", [](const RankEnvironment& self) { return outlive(self, [] {}); }},
     {"be-lost", [](const RankEnvironment& self) { return outlive(self, [] { ::raise(SIGKILL); }); }},
+    {"outlive-deadlock",
+     [](const RankEnvironment& self) {
+       return outlive(
+           self, [] {}, /*waits_in_vain=*/true);
+     }},
+    {"be-lost-in-deadlock",
+     [](const RankEnvironment& self) {
+       return outlive(
+           self, [] { ::raise(SIGKILL); }, /*waits_in_vain=*/true);
+     }},
     {"compute-forever", [](const RankEnvironment&) -> int { compute_forever(); }},
     {"count-descriptors",
      [](const RankEnvironment&) {

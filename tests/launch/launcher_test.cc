@@ -1,5 +1,6 @@
 #include "launch/local/launcher.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -16,12 +17,7 @@ namespace {
 using ::testing::HasSubstr;
 using testing::Job;
 using testing::ProgramResult;
-
-/// No process outlives the launcher, and no zombie or file is left.
-void expect_clean(const ProgramResult& result) {
-  EXPECT_EQ(result.orphans, 0);
-  EXPECT_FALSE(result.left_files);
-}
+using testing::Words;
 
 /// The parameter: ranks are forked (true), or each loads the program anew (false).
 class LauncherTest : public ::testing::TestWithParam<bool> {
@@ -35,74 +31,73 @@ INSTANTIATE_TEST_SUITE_P(Ranks, LauncherTest, ::testing::Bool(),
                          [](const auto& forks) { return forks.param ? "Forked" : "Loaded"; });
 
 TEST_P(LauncherTest, SucceedsWhenAllRanksDo) {
-  const ProgramResult result = Job(4, {}).wait();
-  EXPECT_EQ(result.exit_code, 0);
+  const ProgramResult result = testing::succeeded(Job("ok ok ok ok").wait());
   EXPECT_EQ(result.messages, "");
   expect_clean(result);
 }
 
 TEST_P(LauncherTest, PassesEachRankItsPlace) {
-  const ProgramResult result = Job(2, {"who-am-i", "who-am-i"}).wait();
+  const ProgramResult result = Job("who-am-i who-am-i").wait();
   EXPECT_THAT(result.output, HasSubstr("0 of 2\n"));
   EXPECT_THAT(result.output, HasSubstr("1 of 2\n"));
 }
 
 TEST_P(LauncherTest, RanksInheritStoreReportPipeAndProgressPageOnly) {
-  EXPECT_EQ(Job(1, {"count-descriptors"}).wait().output, "6 descriptors\n");
+  EXPECT_EQ(Job("count-descriptors").wait().output, "6 descriptors\n");
 }
 
 TEST_P(LauncherTest, RanksAreForkedOnRequest) {
-  const ProgramResult result = Job(1, {"is-forked"}).wait();
+  const ProgramResult result = Job("is-forked").wait();
   EXPECT_EQ(result.output, GetParam() ? "forked\n" : "loaded\n");
 }
 
 TEST_P(LauncherTest, RanksDestroyNothingOfTheLaunchers) {
-  const ProgramResult result = Job(2, {"leave-globals-alone", "leave-globals-alone"}).wait();
+  const ProgramResult result = Job("leave-globals-alone leave-globals-alone").wait();
   EXPECT_EQ(result.messages, "destroyed\n");  // printed by the launcher, when it exits
 }
 
 TEST_P(LauncherTest, GivesEveryRankTheSameInput) {
   ::setenv("LAUNCH_TEST_INPUT", "four words for everyone", 1);
-  const ProgramResult result = Job(2, {"read-input", "read-input"}).wait();
+  const ProgramResult result = Job("read-input read-input").wait();
   ::unsetenv("LAUNCH_TEST_INPUT");
   EXPECT_EQ(result.output, "four words for everyone\nfour words for everyone\n");
   expect_clean(result);
 }
 
 TEST_P(LauncherTest, RanksRendezvousInAStoreWithoutAFile) {
-  const std::vector<std::string> actions(4, "meet-in-the-store");
-  const ProgramResult result = Job(4, actions).wait();
-  EXPECT_EQ(result.exit_code, 0) << result.messages;
+  const ProgramResult result = testing::succeeded(Job(Words(4, "meet-in-the-store")).wait());
   expect_clean(result);
 }
 
-TEST_P(LauncherTest, NamesARankKilledAtItsStart) {
-  const ProgramResult result = Job(4, {"wait", "wait", "wait", "wait"}, "kill@start:2").wait();
-  EXPECT_EQ(result.exit_code, 1);
-  EXPECT_EQ(result.messages, "chimera: rank 2 was killed by signal 9 (Killed)\n");
-  expect_clean(result);
-}
+struct Failure {
+  const char* what;
+  Words actions;
+  const char* message;
+  int exit_code = 1;
+  const char* fault = "";
+};
 
-TEST_P(LauncherTest, NamesTheOpOfAReportedFailure) {
-  const ProgramResult result = Job(3, {"wait", "fail", "wait"}).wait();
-  EXPECT_EQ(result.exit_code, 1);
-  EXPECT_EQ(result.messages, "chimera: rank 1 failed at 1B3: out of memory\n");
-  expect_clean(result);
-}
-
-TEST_P(LauncherTest, ReportsAnExceptionThrownAtTheStart) {
-  const ProgramResult result = Job(2, {"wait", "wait"}, "throw@start:1").wait();
-  EXPECT_EQ(result.messages, "chimera: rank 1 failed at start: fault injected at start\n");
-}
-
-TEST_P(LauncherTest, ReportsASilentExit) {
-  const ProgramResult result = Job(2, {"wait", "exit-7"}).wait();
-  EXPECT_EQ(result.exit_code, 1);
-  EXPECT_EQ(result.messages, "chimera: rank 1 exited with code 7\n");
+TEST_P(LauncherTest, NamesTheRankToBlame) {
+  for (const auto& [what, actions, message, exit_code, fault] : std::vector<Failure>{
+           {"killed at its start", "wait wait wait wait", "2 was killed by signal 9 (Killed)", 1, "kill@start:2"},
+           {"a reported failure", "wait fail wait", "1 failed at 1B3: out of memory"},
+           {"an exception at the start", "wait wait", "1 failed at start: fault injected at start", 1, "throw@start:1"},
+           {"a silent exit", "wait exit-7", "1 exited with code 7"},
+           {"a wrong configuration", "wait refuse", "1 failed: 4 stages of 3 layers", 2},
+           {"its victims ended first", "victim fail-after-the-victims victim", "1 failed at 1B3: out of memory"},
+           {"a victim without a culprit", "victim wait", "0 failed at 0F2: connection closed by peer"},
+           {"never the exit code of lost peers", "peer-lost", "0 lost a peer and ended"},
+           {"reports and hangs", "ignore-term report-and-hang", "1 failed at 1B3: not a number"}}) {
+    SCOPED_TRACE(what);
+    const ProgramResult result = Job(actions, fault).wait();
+    EXPECT_EQ(result.exit_code, exit_code);
+    EXPECT_EQ(result.messages, fmt::format("chimera: rank {}\n", message));
+    expect_clean(result);
+  }
 }
 
 TEST_P(LauncherTest, ReportsACrash) {
-  const ProgramResult result = Job(2, {"abort", "wait"}).wait();
+  const ProgramResult result = Job("abort wait").wait();
   EXPECT_EQ(result.exit_code, 1);
   EXPECT_THAT(result.messages, HasSubstr("chimera: rank 0 was killed by signal 6 (Aborted)\n"));
 }
@@ -114,8 +109,8 @@ TEST_P(LauncherTest, ReportsTheRankThatRanOutOfMemory) {
   root.write("proc/self/mountinfo", "31 23 0:28 / /sys/fs/cgroup rw,relatime - cgroup2 cgroup2 rw\n");
   root.write("sys/fs/cgroup/job/memory.events", "oom_kill 3\n");
   ::setenv("LAUNCH_TEST_ROOT", root.path("").c_str(), 1);
-  const ProgramResult killed = Job(2, {"wait", "wait"}, "kill@start:0").wait();
-  const ProgramResult out_of_memory = Job(2, {"wait", "run-out-of-memory"}).wait();
+  const ProgramResult killed = Job("wait wait", "kill@start:0").wait();
+  const ProgramResult out_of_memory = Job("wait run-out-of-memory").wait();
   ::unsetenv("LAUNCH_TEST_ROOT");
   EXPECT_THAT(killed.messages, HasSubstr("chimera: rank 0 was killed by signal 9 (Killed)\n"));
   EXPECT_EQ(
@@ -124,34 +119,8 @@ TEST_P(LauncherTest, ReportsTheRankThatRanOutOfMemory) {
   EXPECT_EQ(out_of_memory.exit_code, 1);
 }
 
-TEST_P(LauncherTest, AWrongConfigurationGivesExitCodeTwo) {
-  const ProgramResult result = Job(2, {"wait", "refuse"}).wait();
-  EXPECT_EQ(result.exit_code, 2);
-  EXPECT_EQ(result.messages, "chimera: rank 1 failed: 4 stages of 3 layers\n");
-}
-
-TEST_P(LauncherTest, FindsTheCulpritAfterItsVictimsHaveEnded) {
-  const ProgramResult result = Job(3, {"victim", "fail-after-the-victims", "victim"}).wait();
-  EXPECT_EQ(result.exit_code, 1);
-  EXPECT_EQ(result.messages, "chimera: rank 1 failed at 1B3: out of memory\n");
-  expect_clean(result);
-}
-
-TEST_P(LauncherTest, ReportsAVictimIfThereIsNoCulprit) {
-  const ProgramResult result = Job(2, {"victim", "wait"}).wait();
-  EXPECT_EQ(result.exit_code, 1);
-  EXPECT_EQ(result.messages, "chimera: rank 0 failed at 0F2: connection closed by peer\n");
-  expect_clean(result);
-}
-
-TEST_P(LauncherTest, PeerLostIsNeverTheExitCodeOfTheJob) {
-  const ProgramResult result = Job(1, {"peer-lost"}).wait();
-  EXPECT_EQ(result.exit_code, 1);
-  EXPECT_EQ(result.messages, "chimera: rank 0 lost a peer and ended\n");
-}
-
 TEST_P(LauncherTest, KillsRanksThatIgnoreTermination) {
-  Job job(2, {"ignore-term", "ignore-term"});
+  Job job("ignore-term ignore-term");
   job.await_lines(2);
   job.send(SIGTERM);
   const ProgramResult result = job.wait();
@@ -159,18 +128,11 @@ TEST_P(LauncherTest, KillsRanksThatIgnoreTermination) {
   expect_clean(result);
 }
 
-TEST_P(LauncherTest, KillsARankThatReportsAFailureAndHangs) {
-  const ProgramResult result = Job(2, {"ignore-term", "report-and-hang"}).wait();
-  EXPECT_EQ(result.exit_code, 1);
-  EXPECT_EQ(result.messages, "chimera: rank 1 failed at 1B3: not a number\n");
-  expect_clean(result);
-}
-
 class LauncherSignalTest : public ::testing::TestWithParam<std::pair<int, int>> {};
 
 TEST_P(LauncherSignalTest, EndsAllRanks) {
   const auto [signal_number, exit_code] = GetParam();
-  Job job(3, {"wait", "wait", "wait"});
+  Job job("wait wait wait");
   job.await_lines(3);
   job.send(signal_number);
   const ProgramResult result = job.wait();
@@ -182,7 +144,7 @@ TEST_P(LauncherSignalTest, EndsAllRanks) {
 /// Ctrl-C and `timeout` signal the whole group: ranks may be gone before the launcher looks.
 TEST_P(LauncherSignalTest, BlamesNoRankWhenTheWholeGroupGetsIt) {
   const auto [signal_number, exit_code] = GetParam();
-  Job job(3, {"wait", "wait", "wait"});
+  Job job("wait wait wait");
   job.await_lines(3);
   job.send_to_all(signal_number);
   const ProgramResult result = job.wait();
@@ -202,7 +164,7 @@ class LauncherSaveTest : public ::testing::TestWithParam<int> {
 INSTANTIATE_TEST_SUITE_P(, LauncherSaveTest, ::testing::Values(SIGTERM, SIGUSR1, SIGUSR2, SIGHUP));
 
 TEST_P(LauncherSaveTest, FirstSignalMakesRanksSave) {
-  Job job(3, {"save-when-asked", "save-when-asked", "save-when-asked"});
+  Job job("save-when-asked save-when-asked save-when-asked");
   job.await_lines(3);
   job.send(GetParam());
   const ProgramResult result = job.wait();
@@ -213,7 +175,7 @@ TEST_P(LauncherSaveTest, FirstSignalMakesRanksSave) {
 }
 
 TEST_P(LauncherSaveTest, SecondSignalEndsAtOnce) {
-  Job job(2, {"save-when-asked", "insist-on-the-end"});
+  Job job("save-when-asked insist-on-the-end");
   job.await_lines(2);
   const auto asked = std::chrono::steady_clock::now();
   job.send(GetParam());
@@ -225,7 +187,7 @@ TEST_P(LauncherSaveTest, SecondSignalEndsAtOnce) {
 }
 
 TEST_P(LauncherSaveTest, SignalBeforeTheFirstStepSavesNothing) {
-  Job job(2, {"save-when-asked", "wait"});
+  Job job("save-when-asked wait");
   job.await_lines(2);
   job.send(GetParam());
   const ProgramResult result = job.wait();
@@ -236,9 +198,9 @@ TEST_P(LauncherSaveTest, SignalBeforeTheFirstStepSavesNothing) {
 
 TEST_P(LauncherTest, FailedJobRestarts) {
   ::setenv("LAUNCH_TEST_RESTARTS", "2", 1);
-  const ProgramResult again = Job(2, {"fail-once", "ok"}).wait();
-  const ProgramResult in_vain = Job(2, {"fail", "wait"}).wait();
-  const ProgramResult refused = Job(2, {"refuse", "wait"}).wait();
+  const ProgramResult again = Job("fail-once ok").wait();
+  const ProgramResult in_vain = Job("fail wait").wait();
+  const ProgramResult refused = Job("refuse wait").wait();
   ::unsetenv("LAUNCH_TEST_RESTARTS");
   EXPECT_EQ(refused.exit_code, 2) << "what is wrong with the command line stays wrong";
   EXPECT_EQ(refused.messages, "chimera: rank 0 failed: 4 stages of 3 layers\n");
@@ -250,10 +212,10 @@ TEST_P(LauncherTest, FailedJobRestarts) {
   EXPECT_EQ(again.messages, failed + "chimera: restart 1 of 2: once more\n");
 }
 
-TEST_P(LauncherTest, RanksLeaveInterruptsToTheLauncher) { EXPECT_EQ(Job(1, {"interrupt-itself"}).wait().exit_code, 0); }
+TEST_P(LauncherTest, RanksLeaveInterruptsToTheLauncher) { EXPECT_EQ(Job("interrupt-itself").wait().exit_code, 0); }
 
 TEST_P(LauncherTest, NoRankOutlivesAKilledLauncher) {
-  Job job(4, {"ignore-term", "ignore-term", "ignore-term", "ignore-term"});
+  Job job("ignore-term ignore-term ignore-term ignore-term");
   job.await_lines(4);
   job.send(SIGKILL);
   const ProgramResult result = job.wait();
@@ -263,7 +225,7 @@ TEST_P(LauncherTest, NoRankOutlivesAKilledLauncher) {
 }
 
 TEST_P(LauncherTest, NoRankOutlivesALauncherKilledAtItsStart) {
-  const ProgramResult result = Job(4, {"wait", "wait", "wait", "wait"}, "kill-launcher@start:1").wait();
+  const ProgramResult result = Job("wait wait wait wait", "kill-launcher@start:1").wait();
   EXPECT_EQ(result.killed_by, SIGKILL);
   EXPECT_FALSE(result.left_files);
 }
@@ -271,7 +233,7 @@ TEST_P(LauncherTest, NoRankOutlivesALauncherKilledAtItsStart) {
 /// Some ranks have not yet set their parent-death signal: they must detect that they are orphans.
 TEST_P(LauncherTest, NoRankOutlivesALauncherKilledAtAnyMoment) {
   for (int i = 0; i < 20; ++i) {
-    Job job(3, {"wait", "wait", "wait"});
+    Job job("wait wait wait");
     const auto moment = std::chrono::steady_clock::now() + std::chrono::microseconds(250 * i);
     while (std::chrono::steady_clock::now() < moment) ::sched_yield();
     job.send(SIGKILL);

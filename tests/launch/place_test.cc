@@ -17,6 +17,7 @@
 #include "core/error.h"
 #include "launch/local/rendezvous.h"
 #include "support/scratch.h"
+#include "support/words.h"
 
 namespace chimera {
 namespace {
@@ -27,29 +28,24 @@ using ::testing::IsEmpty;
 using ::testing::StartsWith;
 using ::testing::ThrowsMessage;
 
-const Variables kTorchrun = {{"RANK", "5"},
-                             {"WORLD_SIZE", "8"},
-                             {"LOCAL_RANK", "1"},
-                             {"LOCAL_WORLD_SIZE", "4"},
-                             {"MASTER_ADDR", "a"},
-                             {"MASTER_PORT", "29500"},
-                             {"TORCHELASTIC_RUN_ID", "none"},
-                             {"TORCHELASTIC_RESTART_COUNT", "2"},
-                             {"TORCHELASTIC_USE_AGENT_STORE", "True"}};
-const Variables kOpenMpi = {{"OMPI_COMM_WORLD_RANK", "3"},
-                            {"OMPI_COMM_WORLD_SIZE", "4"},
-                            {"OMPI_COMM_WORLD_LOCAL_RANK", "1"},
-                            {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"}};
+/// Reads NAME=VALUE for each variable.
+Variables variables_of(const std::string& text) {
+  Variables variables;
+  for (const std::string& word : testing::Words(text))
+    variables[word.substr(0, word.find('='))] = word.substr(word.find('=') + 1);
+  return variables;
+}
+
+const Variables kTorchrun = variables_of(
+    "RANK=5 WORLD_SIZE=8 LOCAL_RANK=1 LOCAL_WORLD_SIZE=4 MASTER_ADDR=a MASTER_PORT=29500 TORCHELASTIC_RUN_ID=none "
+    "TORCHELASTIC_RESTART_COUNT=2 TORCHELASTIC_USE_AGENT_STORE=True");
+const Variables kOpenMpi = variables_of(
+    "OMPI_COMM_WORLD_RANK=3 OMPI_COMM_WORLD_SIZE=4 OMPI_COMM_WORLD_LOCAL_RANK=1 OMPI_COMM_WORLD_LOCAL_SIZE=2");
 /// The last of three tasks on node n8, after two nodes with two tasks each and a node with three.
-const Variables kSlurm = {{"SLURM_PROCID", "9"},
-                          {"SLURM_NTASKS", "12"},
-                          {"SLURM_LOCALID", "2"},
-                          {"SLURM_NODEID", "3"},
-                          {"SLURM_STEP_ID", "1"},
-                          {"SLURM_JOB_ID", "77"},
-                          {"SLURM_STEP_TASKS_PER_NODE", "2(x2),3(x2),2"},
-                          {"SLURM_STEP_NODELIST", "n[5-9]"}};
-const Variables kHydra = {{"PMI_RANK", "1"}, {"PMI_SIZE", "4"}, {"MPI_LOCALRANKID", "1"}, {"MPI_LOCALNRANKS", "4"}};
+const Variables kSlurm = variables_of(
+    "SLURM_PROCID=9 SLURM_NTASKS=12 SLURM_LOCALID=2 SLURM_NODEID=3 SLURM_STEP_ID=1 SLURM_JOB_ID=77 "
+    "SLURM_STEP_TASKS_PER_NODE=2(x2),3(x2),2 SLURM_STEP_NODELIST=n[5-9]");
+const Variables kHydra = variables_of("PMI_RANK=1 PMI_SIZE=4 MPI_LOCALRANKID=1 MPI_LOCALNRANKS=4");
 
 Variables with(Variables variables, const Variables& more) {
   for (const auto& [name, value] : more) variables[name] = value;
@@ -83,7 +79,7 @@ TEST(FindPlaceTest, RanksThatShareLayersAreOnOneHost) {
   refuses(kOpenMpi, 4, "Open MPI gives rank 3 local rank 1 of 2; start a multiple of 4 consecutive ranks on each host");
   refuses(kSlurm, 2, "ranks 8 to 9 share layers and must be on one host, but SLURM gives rank 9 local rank 2 of 3");
   refuses(with(kOpenMpi, {{"OMPI_COMM_WORLD_RANK", "2"}}), 2, "rank 2 local rank 1 of 2");  // by turns over hosts
-  refuses({{"CHIMERA_RANK", "1"}, {"CHIMERA_WORLD_SIZE", "2"}}, 2, "CHIMERA_* gives rank 1 local rank 0 of 1");
+  refuses(variables_of("CHIMERA_RANK=1 CHIMERA_WORLD_SIZE=2"), 2, "CHIMERA_* gives rank 1 local rank 0 of 1");
 }
 
 TEST(FindPlaceTest, ReadsWhatEachLauncherSets) {
@@ -91,17 +87,13 @@ TEST(FindPlaceTest, ReadsWhatEachLauncherSets) {
   expect_place(kOpenMpi, LauncherKind::OpenMpi, {3, 4, 1, 2});
   expect_place(kSlurm, LauncherKind::Slurm, {9, 12, 2, 3});
   expect_place(kHydra, LauncherKind::Hydra, {1, 4, 1, 4});
-  expect_place({{"CHIMERA_RANK", "1"}, {"CHIMERA_WORLD_SIZE", "2"}}, LauncherKind::Variables, {1, 2, 0, 1});
-  expect_place({{"RANK", "1"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "a"}, {"MASTER_PORT", "1"}}, LauncherKind::Torchrun,
-               {1, 2, 0, 1});
+  expect_place(variables_of("CHIMERA_RANK=1 CHIMERA_WORLD_SIZE=2"), LauncherKind::Variables, {1, 2, 0, 1});
+  expect_place(variables_of("RANK=1 WORLD_SIZE=2 MASTER_ADDR=a MASTER_PORT=1"), LauncherKind::Torchrun, {1, 2, 0, 1});
 }
 
 TEST(FindPlaceTest, ReadsTheThirdRankOfHost17Of1024) {
-  const Variables many = {{"SLURM_PROCID", "70"},
-                          {"SLURM_STEP_NUM_TASKS", "4096"},
-                          {"SLURM_LOCALID", "2"},
-                          {"SLURM_NODEID", "17"},
-                          {"SLURM_STEP_TASKS_PER_NODE", "4(x1024)"}};
+  const Variables many = variables_of(
+      "SLURM_PROCID=70 SLURM_STEP_NUM_TASKS=4096 SLURM_LOCALID=2 SLURM_NODEID=17 SLURM_STEP_TASKS_PER_NODE=4(x1024)");
   expect_place(with(kSlurm, many), LauncherKind::Slurm, {70, 4096, 2, 4});
 }
 
@@ -111,7 +103,7 @@ TEST(FindPlaceTest, IsEmptyWithoutALauncher) {
 }
 
 TEST(FindPlaceTest, OurOwnLauncherNeedsNoSecond) {
-  EXPECT_EQ(find_place(with(kSlurm, {{"CHIMERA_LAUNCHER_PID", "12"}, {"CHIMERA_RANK", "0"}})), std::nullopt);
+  EXPECT_EQ(find_place(with(kSlurm, variables_of("CHIMERA_LAUNCHER_PID=12 CHIMERA_RANK=0"))), std::nullopt);
 }
 
 TEST(FindPlaceTest, ShellOfABatchScriptIsNotATask) {
@@ -129,19 +121,19 @@ TEST(FindPlaceTest, AStepMayBeSmallerThanItsJob) {
 TEST(FindPlaceTest, DescribesItsSource) { EXPECT_EQ(find_place(kHydra)->read, kHydra); }
 
 TEST(FindPlaceTest, FirstOfSeveralLaunchersTakesPrecedence) {
-  const Variables agent_per_node = with(kTorchrun, with(kSlurm, {{"SLURM_PROCID", "1"},
-                                                                 {"SLURM_NTASKS", "2"},
-                                                                 {"SLURM_NODEID", "1"},
-                                                                 {"SLURM_LOCALID", "0"},
-                                                                 {"SLURM_STEP_TASKS_PER_NODE", "1(x2)"}}));
+  const Variables agent_per_node =
+      with(kTorchrun,
+           with(kSlurm,
+                variables_of(
+                    "SLURM_PROCID=1 SLURM_NTASKS=2 SLURM_NODEID=1 SLURM_LOCALID=0 SLURM_STEP_TASKS_PER_NODE=1(x2)")));
   expect_place(agent_per_node, LauncherKind::Torchrun, {5, 8, 1, 4});
   const auto one_a_host = [](const std::string& rank) {
     return Variables{{"RANK", rank}, {"WORLD_SIZE", "2"}, {"LOCAL_RANK", "0"}, {"LOCAL_WORLD_SIZE", "1"}};
   };
   const Variables task = with(agent_per_node, one_a_host("0"));  // the agents number the hosts in their own order
   expect_place(task, LauncherKind::Torchrun, {0, 2, 0, 1});
-  expect_place(with(kSlurm, {{"PMI_RANK", "9"}, {"PMI_SIZE", "12"}}), LauncherKind::Slurm, {9, 12, 2, 3});
-  const Variables ours = {{"CHIMERA_RANK", "3"}, {"CHIMERA_WORLD_SIZE", "4"}};
+  expect_place(with(kSlurm, variables_of("PMI_RANK=9 PMI_SIZE=12")), LauncherKind::Slurm, {9, 12, 2, 3});
+  const Variables ours = variables_of("CHIMERA_RANK=3 CHIMERA_WORLD_SIZE=4");
   expect_place(with(kOpenMpi, ours), LauncherKind::Variables, {3, 4, 0, 1});
 }
 
@@ -153,9 +145,9 @@ TEST(FindPlaceTest, ContradictoryLaunchersAreAConflict) {
               StartsWith("torchrun gives this process rank 5 of 8, but Open MPI gives it rank 3 of 9; start"));
   EXPECT_THAT(conflict(kOpenMpi, kHydra), HasSubstr("rank 3 of 4, but MPICH gives it rank 1 of 4"))
       << "as many, another";
-  const Variables alone = {{"CHIMERA_RANK", "0"}, {"CHIMERA_WORLD_SIZE", "1"}};
+  const Variables alone = variables_of("CHIMERA_RANK=0 CHIMERA_WORLD_SIZE=1");
   EXPECT_THAT(conflict(alone, kHydra), HasSubstr("rank 0 of 1")) << "four jobs at once";
-  const Variables one_host = with(kTorchrun, {{"LOCAL_WORLD_SIZE", "8"}, {"LOCAL_RANK", "5"}});
+  const Variables one_host = with(kTorchrun, variables_of("LOCAL_WORLD_SIZE=8 LOCAL_RANK=5"));
   EXPECT_THAT(conflict(one_host, kOpenMpi), HasSubstr("rank 5 of 8")) << "four jobs on one host each";
 }
 
@@ -165,13 +157,12 @@ TEST(FindPlaceTest, RejectsInvalidVariables) {
   expect_refused(with(kHydra, {{"PMI_RANK", "4"}}), "MPICH gives rank 4 of 4; expected less than the world size");
   expect_refused(with(kHydra, {{"MPI_LOCALRANKID", "-1"}}), "MPI_LOCALRANKID is '-1'");
   expect_refused(with(kHydra, {{"MPI_LOCALNRANKS", "5"}}), "local world size 5");
-  for (const char* tasks : {"", "2(x2", "2(x2),", "2,2", "a", "2(x-1),3(x6)", "0,2(x9)"}) {
+  for (const char* tasks : {"", "2(x2", "2(x2),", "2,2", "a", "2(x-1),3(x6)", "0,2(x9)"})
     expect_refused(with(kSlurm, {{"SLURM_STEP_TASKS_PER_NODE", tasks}}), "SLURM_STEP_TASKS_PER_NODE is");
-  }
 }
 
 TEST(FindPlaceTest, RefusesPlacesThatALauncherDoesNotTell) {
-  const Variables rank_of_pmi = {{"PMI_RANK", "1"}, {"PMI_SIZE", "2"}};
+  const Variables rank_of_pmi = variables_of("PMI_RANK=1 PMI_SIZE=2");
   expect_refused(rank_of_pmi, "PMI_RANK is '1': a launcher has started this process among others");
   expect_refused({{"PMI_RANK", "1"}}, "For a job of its own, unset it (env -u PMI_RANK)");
   for (const char* variable : {"PMIX_RANK", "MV2_COMM_WORLD_RANK", "FLUX_TASK_RANK", "JSM_NAMESPACE_RANK",
@@ -179,14 +170,14 @@ TEST(FindPlaceTest, RefusesPlacesThatALauncherDoesNotTell) {
     expect_refused({{variable, "0"}}, fmt::format("{} is '0'", variable));
   }
   expect_refused({{"CHIMERA_WORLD_SIZE", "2"}}, "CHIMERA_RANK is not set, but CHIMERA_WORLD_SIZE is");
-  expect_refused({{"LOCAL_RANK", "1"}, {"WORLD_SIZE", "2"}}, "RANK is not set, but WORLD_SIZE is");
-  expect_refused({{"RANK", "1"}, {"LOCAL_RANK", "1"}}, "WORLD_SIZE is not set, but RANK is");
+  expect_refused(variables_of("LOCAL_RANK=1 WORLD_SIZE=2"), "RANK is not set, but WORLD_SIZE is");
+  expect_refused(variables_of("RANK=1 LOCAL_RANK=1"), "WORLD_SIZE is not set, but RANK is");
   expect_refused({{"OMPI_COMM_WORLD_LOCAL_RANK", "1"}}, "OMPI_COMM_WORLD_RANK is not set");
 }
 
 TEST(FindPlaceTest, ALauncherOfOneProcessLeavesItAlone) {
   for (const Variables& alone :
-       {Variables{{"PMI_RANK", "0"}, {"PMI_SIZE", "1"}}, Variables{{"FLUX_TASK_RANK", "0"}, {"FLUX_JOB_SIZE", "1"}},
+       {variables_of("PMI_RANK=0 PMI_SIZE=1"), variables_of("FLUX_TASK_RANK=0 FLUX_JOB_SIZE=1"),
         Variables{{"CHIMERA_WORLD_SIZE", "1"}}, Variables{{"WORLD_SIZE", "4"}}}) {
     EXPECT_EQ(find_place(alone), std::nullopt);
   }
@@ -194,15 +185,14 @@ TEST(FindPlaceTest, ALauncherOfOneProcessLeavesItAlone) {
 
 TEST(FindPlaceTest, PmiBesideACompleteLauncherIsNoObstacle) {
   expect_place(with(kOpenMpi, {{"PMIX_RANK", "3"}}), LauncherKind::OpenMpi, {3, 4, 1, 2});
-  expect_place(with(kSlurm, {{"PMI_RANK", "9"}, {"PMI_SIZE", "12"}, {"PMIX_RANK", "9"}}), LauncherKind::Slurm,
-               {9, 12, 2, 3});
-  expect_place({{"PMI_RANK", "5"}, {"PMI_SIZE", "8"}, {"PMI_LOCAL_RANK", "1"}, {"PMI_LOCAL_SIZE", "4"}},
-               LauncherKind::Hydra, {5, 8, 1, 4});
+  expect_place(with(kSlurm, variables_of("PMI_RANK=9 PMI_SIZE=12 PMIX_RANK=9")), LauncherKind::Slurm, {9, 12, 2, 3});
+  expect_place(variables_of("PMI_RANK=5 PMI_SIZE=8 PMI_LOCAL_RANK=1 PMI_LOCAL_SIZE=4"), LauncherKind::Hydra,
+               {5, 8, 1, 4});
 }
 
 TEST(LauncherVariablesTest, AreThoseOfLaunchers) {
-  EXPECT_EQ(launcher_variables({{"PMIX_RANK", "3"}, {"HOME", "/"}, {"LOCAL_RANK", "1"}}),
-            (Variables{{"LOCAL_RANK", "1"}, {"PMIX_RANK", "3"}}));
+  EXPECT_EQ(launcher_variables(variables_of("PMIX_RANK=3 HOME=/ LOCAL_RANK=1")),
+            (variables_of("LOCAL_RANK=1 PMIX_RANK=3")));
 }
 
 /// TMPDIR is a scratch folder.
@@ -224,7 +214,7 @@ TEST_F(RendezvousPointTest, IsAFileOfThisUserOnOneHost) {
   const RendezvousPoint point = rendezvous(kHydra);
   EXPECT_EQ(std::filesystem::path(point.file).parent_path().lexically_normal(),
             std::filesystem::path(folder()).lexically_normal());
-  EXPECT_EQ(rendezvous(with(kHydra, {{"PMI_RANK", "2"}, {"MPI_LOCALRANKID", "2"}})).file, point.file);
+  EXPECT_EQ(rendezvous(with(kHydra, variables_of("PMI_RANK=2 MPI_LOCALRANKID=2"))).file, point.file);
   EXPECT_EQ(std::filesystem::status(folder()).permissions(), std::filesystem::perms::owner_all);
   EXPECT_FALSE(point.listens);
 }
@@ -268,11 +258,11 @@ TEST_F(RendezvousPointTest, IsTheAgentsServerUnderTorchrun) {
 }
 
 TEST_F(RendezvousPointTest, RankZeroListensAtTheGivenAddress) {
-  const Variables told = {{"CHIMERA_WORLD_SIZE", "2"}, {"MASTER_ADDR", "::1"}, {"MASTER_PORT", "7"}};
+  const Variables told = variables_of("CHIMERA_WORLD_SIZE=2 MASTER_ADDR=::1 MASTER_PORT=7");
   EXPECT_TRUE(rendezvous(with(told, {{"CHIMERA_RANK", "0"}})).listens);
   EXPECT_FALSE(rendezvous(with(told, {{"CHIMERA_RANK", "1"}})).listens);
-  EXPECT_EQ(rendezvous(with(told, {{"CHIMERA_RANK", "1"}, {"MASTER_ADDR", "[fd00::1]"}})).host, "fd00::1");
-  const Variables own = {{"CHIMERA_RANK", "1"}, {"CHIMERA_MASTER_ADDR", "b"}, {"CHIMERA_MASTER_PORT", "9"}};
+  EXPECT_EQ(rendezvous(with(told, variables_of("CHIMERA_RANK=1 MASTER_ADDR=[fd00::1]"))).host, "fd00::1");
+  const Variables own = variables_of("CHIMERA_RANK=1 CHIMERA_MASTER_ADDR=b CHIMERA_MASTER_PORT=9");
   EXPECT_EQ(rendezvous(with(told, own)).host, "b");
 }
 
@@ -285,9 +275,8 @@ TEST_F(RendezvousPointTest, IsTheFirstNodeOfASlurmStep) {
 
 TEST_F(RendezvousPointTest, SlurmJobsHaveTheirOwnPorts) {
   std::set<std::uint16_t> ports;
-  for (int job = 1; job <= 10'000; ++job) {
+  for (int job = 1; job <= 10'000; ++job)
     ports.insert(rendezvous(with(kSlurm, {{"SLURM_JOB_ID", std::to_string(job)}})).port);
-  }
   EXPECT_EQ(ports.size(), 10'000);
   EXPECT_EQ(rendezvous(with(kSlurm, {{"SLURM_JOB_ID", "4294967295"}})).port, 20000 + 4294967295 * 17 % 10000 + 1);
   EXPECT_THAT(
@@ -305,9 +294,8 @@ TEST_F(RendezvousPointTest, NamesMissingVariables) {
   expect_refused(with(kOpenMpi, {{"CHIMERA_STORE", "file"}}),
                  "CHIMERA_STORE is a file, which only ranks of one host can use for rendezvous, but");
   expect_refused(with(kOpenMpi, {{"MASTER_ADDR", "a"}}), "MASTER_ADDR is set but MASTER_PORT is not");
-  for (const char* port : {"0", "65536", "-1", "http"}) {
+  for (const char* port : {"0", "65536", "-1", "http"})
     expect_refused(with(kTorchrun, {{"MASTER_PORT", port}}), "expected a port, 1 .. 65535");
-  }
 }
 
 TEST(ExpandHostsTest, ReadsListsAsSlurmWritesThem) {

@@ -10,9 +10,8 @@ namespace {
 const RankGroups kFourRanksOfChimera = {{RankId(0), RankId(3)}, {RankId(1), RankId(2)}};
 
 void all_say(Recovery& recovery, RecoveryNote::Kind kind, std::int64_t step = 0) {
-  for (int rank = 0; rank < 4; ++rank) {
+  for (int rank = 0; rank < 4; ++rank)
     recovery.note({.rank = rank, .kind = kind, .generation = recovery.generation(), .step = step});
-  }
 }
 
 void recover(Recovery& recovery, std::int64_t step) {

@@ -59,28 +59,27 @@ TEST(RunCommandsTest, SignalEndsTheCommandsAndStaysPending) {
   EXPECT_EQ(wait_between_starts(signals, milliseconds(0)), std::nullopt);
 }
 
-TEST(ChildProcessesTest, AnExitInputOrTheDeadlineEndsAWait) {
+TEST(WaitForExitsTest, AnExitInputOrTheDeadlineEndsAWait) {
   const SignalInbox signals;
   const PipeEnds pipe = open_pipe(/*nonblocking=*/false);
-  ChildProcesses processes;
-  for (const char* line : {"exit 7", "exec sleep 1000"}) {
-    processes.add(
+  std::vector<ChildProcess> processes;
+  for (const char* line : {"exit 7", "exec sleep 1000"})
+    processes.push_back(
         ChildProcess({.executable = "/bin/sh", .arguments = {"-c", line}, .environment = {}, .descriptors = {}}));
-  }
-  const auto first = processes.wait(signals, pipe.read.get(), std::nullopt);
+  const auto first = wait_for_exits(processes, signals, pipe.read.get(), std::nullopt);
   ASSERT_EQ(first.size(), 1U);
   EXPECT_EQ(first[0].index, 0U);
   EXPECT_EQ(exit_code_of(first[0].ending), 7);
   ASSERT_EQ(::write(pipe.write.get(), "x", 1), 1);
-  EXPECT_TRUE(processes.wait(signals, pipe.read.get(), std::nullopt).empty()) << "input has ended the wait";
-  EXPECT_TRUE(processes.wait(signals, -1, std::chrono::steady_clock::now()).empty());
-  EXPECT_TRUE(processes.has_running());
-  processes.kill_running();
-  const auto last = processes.wait(signals, -1, std::nullopt);
+  EXPECT_TRUE(wait_for_exits(processes, signals, pipe.read.get(), std::nullopt).empty()) << "input has ended the wait";
+  EXPECT_TRUE(wait_for_exits(processes, signals, -1, std::chrono::steady_clock::now()).empty());
+  EXPECT_TRUE(has_running(processes));
+  kill_running(processes);
+  const auto last = wait_for_exits(processes, signals, -1, std::nullopt);
   ASSERT_EQ(last.size(), 1U);
   EXPECT_EQ(last[0].index, 1U);
   EXPECT_EQ(exit_code_of(last[0].ending), 137);
-  EXPECT_FALSE(processes.has_running());
+  EXPECT_FALSE(has_running(processes));
 }
 
 }  // namespace

@@ -15,10 +15,9 @@ using ::testing::IsEmpty;
 /// Layouts as "D x W, N".
 std::vector<std::string> in_words(const RunLayout& now, std::int64_t ranks) {
   std::vector<std::string> words;
-  for (const RunLayout& layout : smaller_layouts(now, ranks)) {
+  for (const RunLayout& layout : smaller_layouts(now, ranks))
     words.push_back(std::to_string(layout.workers) + " x " + std::to_string(layout.data_parallel) + ", " +
                     std::to_string(layout.micro_batches));
-  }
   return words;
 }
 

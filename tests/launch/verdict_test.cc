@@ -32,18 +32,9 @@ TEST(VerdictTest, AVictimThatAbortsStaysAVictim) {
 }
 
 TEST(VerdictTest, TheFirstCulpritIsNamed) {
-  const std::vector<RankOutcome> outcomes = {exited(1), reported(false), exited(1)};
-  EXPECT_EQ(find_culprit(outcomes, std::vector{1, 2, 0}), 2);
-}
-
-TEST(VerdictTest, VictimsAloneDoNotIdentifyTheCulprit) {
-  const std::vector<RankOutcome> outcomes = {running(), reported(false)};
-  EXPECT_EQ(find_culprit(outcomes, std::vector{1}), std::nullopt);
-}
-
-TEST(VerdictTest, KilledRankTakesPrecedenceOverItsVictims) {
-  const std::vector<RankOutcome> outcomes = {reported(true), killed(SIGKILL)};
-  EXPECT_EQ(find_culprit(outcomes, std::vector{0, 1}), 1);
+  EXPECT_EQ(find_culprit(std::vector{exited(1), reported(false), exited(1)}, std::vector{1, 2, 0}), 2);
+  EXPECT_EQ(find_culprit(std::vector{running(), reported(false)}, std::vector{1}), std::nullopt) << "victims alone";
+  EXPECT_EQ(find_culprit(std::vector{reported(true), killed(SIGKILL)}, std::vector{0, 1}), 1) << "before its victims";
 }
 
 TEST(VerdictTest, DescribesTheFailure) {

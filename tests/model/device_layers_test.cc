@@ -20,6 +20,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/masked_tokens.h"
 #include "model/dropout.h"
 #include "model/layers.h"
 #include "model/linear.h"
@@ -142,6 +143,95 @@ TEST_F(DeviceLayersTest, BlocksKeepWhatTheFootprintCounts) {
     const double kept = static_cast<double>(meter.usage(RankId(0)).live) - before + static_cast<double>(input.nbytes());
     const double said = stage_footprint(config, layers, workload).memory.activations;
     EXPECT_NEAR(kept, said, 0.01 * said) << name;
+  }
+}
+
+/// One rank of a group whose others compute nothing.
+class LoneRank final : public TensorGroup {
+ public:
+  using TensorGroup::TensorGroup;
+  void sum(const at::Tensor& /*values*/) override {}
+  std::vector<at::Tensor> exchange(const at::Tensor& values) override {
+    return std::vector<at::Tensor>(static_cast<std::size_t>(place().ranks), values);
+  }
+  at::Tensor sum_own_share(const at::Tensor& values) override {
+    return values.narrow(1, 0, values.size(1) / place().ranks).clone();
+  }
+};
+
+/// What a stage's forward needs besides hidden states.
+MicroBatch batch_for(const ModelConfig& config, const StageLayers& layers, std::int64_t samples, std::int64_t tokens) {
+  MicroBatch batch;
+  if (is_causal(config.family) && !layers.embedding && !layers.head) return batch;
+  batch.tokens = at::zeros({samples, tokens}, at::kLong);
+  batch.targets = at::zeros({samples, tokens}, at::kLong);
+  if (!is_causal(config.family)) {
+    batch.targets.narrow(1, masked_count(tokens), tokens - masked_count(tokens)).fill_(kIgnored);
+    batch.token_types = at::zeros({samples, tokens}, at::kLong).to(kDevice);
+    batch.next_sentence = at::zeros({samples}, at::kLong).to(kDevice);
+  }
+  batch.tokens = batch.tokens.to(kDevice);
+  batch.targets = batch.targets.to(kDevice);
+  return batch;
+}
+
+/// The largest memory of a step: all forwards of a warm-up, then a backward. For every family and type, with T = 1 and
+/// 2, with every level of recomputation, and with the embedding or the head.
+TEST_F(DeviceLayersTest, StepsPeakAsTheFootprintSays) {
+  constexpr std::int64_t kInFlight = 4;
+  at::set_num_threads(1);
+  std::vector<std::tuple<const char*, at::ScalarType, std::int64_t, StageLayers>> cases;
+  const StageLayers inner{.first_layer = 0, .end_layer = 3};
+  for (const char* name : {"gpt2-tiny", "bert-tiny", "llama-tiny"}) {
+    for (const at::ScalarType type : {at::kFloat, at::kBFloat16}) {
+      for (const std::int64_t ranks : {1, 2}) cases.emplace_back(name, type, ranks, inner);
+      for (const RecomputeLevel level : kRecomputeLevels)
+        std::get<StageLayers>(cases.emplace_back(name, type, 1, inner)).levels = BlockLevels::at(level, 3);
+      std::get<StageLayers>(cases.emplace_back(name, type, 1, inner)).embedding = true;
+      std::get<StageLayers>(cases.emplace_back(name, type, 1, inner)).head = true;
+    }
+  }
+  for (const auto& [name, type, ranks, layers] : cases) {
+    const ModelConfig config = find_model(name);
+    const Workload workload{.micro_batch_size = 3,
+                            .sequence = 128,
+                            .compute_bytes = type == at::kFloat ? 4 : 2,
+                            .logits_of_chunk = kLogitsOfGpuChunk,
+                            .tensor_parallel = ranks};
+    LoneRank group({.rank = 0, .ranks = ranks}, /*cuts_tokens=*/ranks > 1);
+    MemoryMeter meter(1);
+    const MemoryMeter::Recording recording(meter, RankId(0));
+    const auto stage =
+        make_stage(config, layers, type, initial_values_of(1), TiedLeaves{}, kDevice, ranks > 1 ? &group : nullptr);
+    const at::Tensor state = at::rand({3, workload.sequence / ranks, config.hidden}).to(type).to(kDevice);
+    const MicroBatch batch = batch_for(config, layers, 3, workload.sequence);
+    const auto input = [&, embedding = layers.embedding] {
+      return embedding ? at::Tensor() : state.clone().requires_grad_();
+    };
+    {
+      const at::NoGradGuard no_graph;
+      (void)stage->forward(input(), batch);  // makes the table of rotations
+    }
+    const auto before = static_cast<double>(meter.usage(RankId(0)).live);
+    const auto queue = c10::make_intrusive<WeightGradients>();
+    const WeightGradients::Scope scope(queue);
+    std::vector<at::Tensor> inputs;
+    std::vector<at::Tensor> outputs;
+    for (std::int64_t m = 0; m < kInFlight; ++m) {
+      inputs.push_back(input());
+      outputs.push_back(stage->forward(inputs.back(), batch));
+    }
+    (void)meter.take_sample(RankId(0));
+    torch::autograd::backward({std::exchange(outputs.front(), {})}, {layers.head ? at::Tensor() : state.clone()});
+    const double peak = static_cast<double>(meter.take_sample(RankId(0)).peak) - before;
+    const StageFootprint said = stage_footprint(config, layers, workload);
+    // The gradient that has arrived is a message.
+    const double planned = kInFlight * said.memory.activations + said.working_set(OpKind::Backward) +
+                           (layers.head ? 0 : static_cast<double>(state.nbytes()));
+    EXPECT_NEAR(peak, planned, 0.01 * planned)
+        << name << ", " << type << ", T = " << ranks << ", levels "
+        << fmt::format("{}, embedding {}, head {}", fmt::join(layers.levels.counts, ","), layers.embedding,
+                       layers.head);
   }
 }
 

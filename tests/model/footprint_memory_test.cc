@@ -6,6 +6,7 @@
 #include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <torch/csrc/autograd/autograd.h>
 
 #include <algorithm>
@@ -84,7 +85,6 @@ class MeasuredStage {
     const bool causal = is_causal(case_.config.family);
     const std::vector<std::int64_t> shape = {case_.workload.micro_batch_size, case_.workload.sequence};
     if (case_.workload.dropout) batch.dropout.probability = 0.1;
-    batch.recompute_attention = case_.workload.recompute_attention;
     if (case_.workload.split_documents) {
       batch.documents = at::zeros(shape, at::kLong);
       batch.documents.select(1, shape[1] - 1).fill_(1);  // the costliest cut
@@ -180,7 +180,7 @@ std::string words_of(const ModelConfig& config, const StageLayers& stage, const 
                      config.tied ? " tied" : "", config.heads, stage.first_layer, stage.end_layer,
                      stage.embedding ? ", embedding" : "", stage.head ? ", head" : "", workload.micro_batch_size,
                      workload.sequence, workload.compute_bytes, workload.dropout ? ", dropout" : "") +
-         (workload.recompute_attention ? ", attention recomputed" : "");
+         fmt::format(", blocks at levels {}", fmt::join(stage.levels.counts, ","));
 }
 
 /// Calls visit(case) for the first stage, an inner one, the last, and a single stage of all layers.
@@ -252,12 +252,10 @@ TEST(FootprintMemoryTest, BlocksShareTheLimitsOfDocuments) {
       for (const bool dropout : {false, true}) {
         for (const bool recomputes : {false, true}) {
           const ModelConfig config = find_model(name);
-          const Workload workload{.micro_batch_size = 3,
-                                  .sequence = 72,
-                                  .dropout = dropout,
-                                  .split_documents = true,
-                                  .recompute_attention = recomputes};
-          const Case example{words_of(config, stage, workload), config, stage, workload};
+          const Workload workload{.micro_batch_size = 3, .sequence = 72, .dropout = dropout, .split_documents = true};
+          StageLayers again = stage;
+          if (recomputes) again.levels[RecomputeLevel::Attention] = stage.blocks();
+          const Case example{words_of(config, again, workload), config, again, workload};
           const MeasuredStage measured(example);
           expect_to_keep_what_is_said(example, measured, left_out());
           if (!recomputes) expect_working_sets_as_said(example, measured);
@@ -277,17 +275,36 @@ void expect_peaks_as_said(const Case& example, const MeasuredStage& measured) {
   }
 }
 
-TEST(FootprintMemoryTest, RecomputedAttentionKeepsOnlyItsInput) {
+/// All blocks at each level, and a block at each level from the highest on.
+std::vector<BlockLevels> levels_of(const StageLayers& stage) {
+  std::vector<BlockLevels> all;
+  for (const RecomputeLevel level : kRecomputeLevels) all.push_back(BlockLevels::at(level, stage.blocks()));
+  BlockLevels& mixed = all.emplace_back();
+  for (auto level = kRecomputeLevels.rbegin(); level != kRecomputeLevels.rend(); ++level)
+    mixed[*level] = mixed.all() < stage.blocks() ? 1 : 0;
+  return all;
+}
+
+TEST(FootprintMemoryTest, RecomputedBlocksKeepWhatTheirLevelSays) {
   const double tolerance = left_out();
   for_each_case({4, 8, 2}, [tolerance](Case example) {
     const double whole = stage_footprint(example.config, example.stage, example.workload).memory.activations;
-    example.workload.recompute_attention = true;
-    example.what = words_of(example.config, example.stage, example.workload);
-    EXPECT_LT(stage_footprint(example.config, example.stage, example.workload).memory.activations, whole);
-    const MeasuredStage measured(example);
-    expect_to_keep_what_is_said(example, measured, tolerance);
-    if (example.workload.compute_bytes != 2) expect_peaks_as_said(example, measured);
+    for (const BlockLevels& levels : levels_of(example.stage)) {
+      example.stage.levels = levels;
+      example.what = words_of(example.config, example.stage, example.workload);
+      EXPECT_LT(stage_footprint(example.config, example.stage, example.workload).memory.activations, whole);
+      const MeasuredStage measured(example);
+      expect_to_keep_what_is_said(example, measured, tolerance);
+      if (example.workload.compute_bytes != 2) expect_peaks_as_said(example, measured);
+    }
   });
+}
+
+TEST(FootprintMemoryTest, CheapLevelFreesAQuarterOfABlockOfLlama) {
+  const ModelConfig config = find_model("llama-3-8b");
+  const Workload workload = workload_of(DataType::BFloat16, OptimizerKind::AdamW, 8192);
+  const double whole = layer_footprint(config, LayerKind::Block, workload).activations;
+  EXPECT_LT(layer_footprint(config, LayerKind::Block, workload, RecomputeLevel::Cheap).activations, 0.75 * whole);
 }
 
 /// With T = 2 and 4, tokens cut or whole. T = 4 divides neither heads nor width of the model with a head size.
@@ -323,14 +340,17 @@ TEST(FootprintMemoryTest, ARankOfSplitLayersKeepsItsPart) {
   });
 }
 
-TEST(FootprintMemoryTest, ARankOfSplitLayersRecomputesAttention) {
+TEST(FootprintMemoryTest, ARankOfSplitLayersRecomputesBlocks) {
   const double tolerance = 1024 + left_out();  // gaps between small parts
   for_each_split_case([tolerance](Case example) {
-    example.workload.recompute_attention = true;
-    example.what += ", attention recomputed";
-    const MeasuredStage measured(example);
-    expect_to_keep_what_is_said(example, measured, tolerance);
-    if (example.workload.compute_bytes != 2) expect_peaks_as_said(example, measured);
+    for (const RecomputeLevel level : kRecomputeLevels) {
+      example.stage.levels = BlockLevels::at(level, example.stage.blocks());
+      const std::string what = std::exchange(example.what, example.what + ", blocks at " + to_text(level));
+      const MeasuredStage measured(example);
+      expect_to_keep_what_is_said(example, measured, tolerance);
+      if (example.workload.compute_bytes != 2) expect_peaks_as_said(example, measured);
+      example.what = what;
+    }
   });
 }
 

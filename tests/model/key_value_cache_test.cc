@@ -82,10 +82,13 @@ double run_slices(const Stages& stages, const MicroBatch& batch, const Bounds& b
   return loss;
 }
 
-Stages make_stages(Family family, std::int64_t count) {
+Stages make_stages(Family family, std::int64_t count, RecomputeLevel level = RecomputeLevel::None) {
   const ModelConfig config = small_model(family);
   Stages stages;
-  for (const StageLayers& layers : even_partition(config.layers, count)) stages.push_back(rough_stage(config, layers));
+  for (StageLayers layers : even_partition(config.layers, count)) {
+    layers.levels = BlockLevels::at(level, layers.blocks());
+    stages.push_back(rough_stage(config, layers));
+  }
   return stages;
 }
 
@@ -100,11 +103,11 @@ void expect_equal_gradients(const Stages& stages, const Stages& expected) {
   }
 }
 
-void expect_whole_results(Family family, const MicroBatch& batch, const Bounds& bounds) {
+void expect_whole_results(Family family, const MicroBatch& batch, const Bounds& bounds, RecomputeLevel level) {
   const Stages whole = make_stages(family, 2);
   const double loss = run_stages(whole, batch);
   for (const Passes& passes : {Passes{}, Passes{.splits = true}, Passes{.recomputes = true}, Passes{true, true}}) {
-    const Stages stages = make_stages(family, 2);
+    const Stages stages = make_stages(family, 2, level);
     EXPECT_NEAR(run_slices(stages, batch, bounds, passes), loss, kTolerance * loss);
     expect_equal_gradients(stages, whole);
   }
@@ -126,15 +129,15 @@ TEST_P(CarriedKeyValuesTest, LossAndGradientsAreThoseOfTheWholeMicroBatch) {
   const auto& [family, bounds] = GetParam();
   for (const bool splits_documents : {false, true}) {
     for (const double dropout : {0.0, 0.3}) {
-      for (const bool recomputes_attention : {false, true}) {
+      for (const RecomputeLevel level :
+           {RecomputeLevel::None, RecomputeLevel::Cheap, RecomputeLevel::Attention, RecomputeLevel::Full}) {
         SCOPED_TRACE(::testing::Message() << "documents split " << splits_documents << ", dropout " << dropout
-                                          << ", attention recomputed " << recomputes_attention);
+                                          << ", recomputed " << to_text(level));
         MicroBatch batch = small_batch(family);
         if (splits_documents)
           batch.documents = at::tensor({0, 0, 1, 1, 1, 2, 0, 1, 1, 2, 2, 2}, at::kLong).view({2, 6});
         batch.dropout = {.probability = dropout, .seed = 3, .step = 1, .first_sample = 4};
-        batch.recompute_attention = recomputes_attention;
-        expect_whole_results(family, batch, bounds);
+        expect_whole_results(family, batch, bounds, level);
       }
     }
   }

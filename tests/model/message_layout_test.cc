@@ -1,10 +1,8 @@
 #include "model/message_layout.h"
 
 #include <ATen/ATen.h>
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cmath>
 #include <limits>
 
 namespace chimera {

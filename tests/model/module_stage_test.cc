@@ -10,6 +10,7 @@
 
 #include "core/error.h"
 #include "model/dropout.h"
+#include "support/message_of.h"
 
 namespace chimera {
 namespace {
@@ -34,13 +35,9 @@ std::unique_ptr<ModuleStage> stage_of(std::vector<LayerFactory> layers, const Mo
 /// The one-line error of `action`.
 template <class Action>
 std::string refusal(const Action& action) {
-  try {
-    action();
-  } catch (const ConfigError& error) {
-    EXPECT_EQ(std::string(error.what()).find('\n'), std::string::npos);
-    return error.what();
-  }
-  return "not refused";
+  const std::string message = testing::message_of(action, "not refused");
+  EXPECT_EQ(message.find('\n'), std::string::npos);
+  return message;
 }
 
 std::string refusal_of_layer(const LayerFactory& layer, const ModuleUse& use) {

@@ -137,24 +137,29 @@ TEST(SplitBackwardTest, WholeAndSplitHaveTheBitsOfPlainAutograd) {
   }
 }
 
-TEST(SplitBackwardTest, HooksOnTensorsRunOnce) {
+/// Expects that hooks on what lies between two layers, of which two count their calls, run once per backward.
+template <class Between>
+void expect_hooks_to_run_once(const Between& between) {
   nn::Linear first(6, 6);
   nn::Linear second(6, 6);
   int calls = 0;
   const Example example{"hooks",
                         {first->weight, first->bias, second->weight, second->bias},
-                        [&](const at::Tensor& x) {
-                          const at::Tensor hidden = first(x);
-                          hidden.register_hook([&](const at::Tensor& gradient) { return ++calls, gradient * 3; });
-                          const at::Tensor result = second(hidden);
-                          result.register_hook([&](const at::Tensor& gradient) { return ++calls, gradient * 5; });
-                          return result;
-                        },
+                        [&](const at::Tensor& x) { return between(first(x), second, calls); },
                         at::randn({4, 6})};
   const Gradients expected = plain(example);
   EXPECT_EQ(calls, 4);
   expect_same_bits(through(example, /*deferred=*/true), expected, "split");
   EXPECT_EQ(calls, 8);
+}
+
+TEST(SplitBackwardTest, HooksOnTensorsRunOnce) {
+  expect_hooks_to_run_once([](const at::Tensor& hidden, nn::Linear& second, int& calls) {
+    hidden.register_hook([&](const at::Tensor& gradient) { return ++calls, gradient * 3; });
+    const at::Tensor result = second(hidden);
+    result.register_hook([&](const at::Tensor& gradient) { return ++calls, gradient * 5; });
+    return result;
+  });
 }
 
 TEST(SplitBackwardTest, GradientsOfInnerTensorsAreRetainedOnce) {
@@ -219,23 +224,12 @@ struct Doubles : torch::autograd::FunctionPostHook {
 };
 
 TEST(SplitBackwardTest, PostHooksOfNodesRunOnceOnAllGradients) {
-  nn::Linear first(6, 6);
-  nn::Linear second(6, 6);
-  int calls = 0;
-  const Example example{"post hooks",
-                        {first->weight, first->bias, second->weight, second->bias},
-                        [&](const at::Tensor& x) {
-                          const at::Tensor hidden = first(x);
-                          hidden.grad_fn()->add_post_hook(std::make_unique<Doubles>(calls));
-                          const at::Tensor squared = hidden * hidden * second->bias;
-                          squared.grad_fn()->add_post_hook(std::make_unique<Doubles>(calls));
-                          return second(squared);
-                        },
-                        at::randn({4, 6})};
-  const Gradients expected = plain(example);
-  EXPECT_EQ(calls, 4);
-  expect_same_bits(through(example, /*deferred=*/true), expected, "split");
-  EXPECT_EQ(calls, 8);
+  expect_hooks_to_run_once([](const at::Tensor& hidden, nn::Linear& second, int& calls) {
+    hidden.grad_fn()->add_post_hook(std::make_unique<Doubles>(calls));
+    const at::Tensor squared = hidden * hidden * second->bias;
+    squared.grad_fn()->add_post_hook(std::make_unique<Doubles>(calls));
+    return second(squared);
+  });
 }
 
 TEST(SplitBackwardTest, AConstantOutputGivesZeros) {

@@ -21,9 +21,13 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::ThrowsMessage;
 
-std::vector<std::unique_ptr<Stage>> cut(const ModelConfig& config, std::int64_t stages) {
+std::vector<std::unique_ptr<Stage>> cut(const ModelConfig& config, std::int64_t stages,
+                                        RecomputeLevel level = RecomputeLevel::None) {
   std::vector<std::unique_ptr<Stage>> result;
-  for (const StageLayers& layers : even_partition(config.layers, stages)) result.push_back(rough_stage(config, layers));
+  for (StageLayers layers : even_partition(config.layers, stages)) {
+    layers.levels = BlockLevels::at(level, layers.blocks());
+    result.push_back(rough_stage(config, layers));
+  }
   return result;
 }
 
@@ -82,7 +86,7 @@ void run_with_queue(const std::vector<std::unique_ptr<Stage>>& stages, const Mic
   for (const auto& queue : queues) queue->run();
 }
 
-TEST_P(StageTest, RecomputedAttentionGivesTheSameBits) {
+TEST_P(StageTest, RecomputedBlocksGiveTheSameBits) {
   const ModelConfig config = small_model(GetParam());
   for (const double dropout : {0.0, 0.3}) {
     for (const bool split_documents : {false, true}) {
@@ -93,26 +97,31 @@ TEST_P(StageTest, RecomputedAttentionGivesTheSameBits) {
         if (split_documents) batch.documents = batch.tokens.ge(5).to(at::kLong).cumsum(1);
         const auto kept = cut(config, 2);
         run_with_queue(kept, batch, defers);
-        batch.recompute_attention = true;
-        const auto recomputed = cut(config, 2);
-        run_with_queue(recomputed, batch, defers);
         EXPECT_GT(all_gradients(kept).abs().max().item<double>(), 0);
-        EXPECT_LT(relative_difference(all_gradients(recomputed), all_gradients(kept)), 1e-12);
-        EXPECT_TRUE(at::equal(all_gradients(recomputed), all_gradients(kept)))
-            << "dropout " << dropout << ", documents " << split_documents << ", split backward " << defers;
+        for (const RecomputeLevel level : kRecomputeLevels) {
+          const auto recomputed = cut(config, 2, level);
+          run_with_queue(recomputed, batch, defers);
+          EXPECT_LT(relative_difference(all_gradients(recomputed), all_gradients(kept)), 1e-12);
+          EXPECT_TRUE(at::equal(all_gradients(recomputed), all_gradients(kept)))
+              << to_text(level) << ", dropout " << dropout << ", documents " << split_documents << ", split backward "
+              << defers;
+        }
       }
     }
   }
 }
 
-TEST_P(StageTest, RecomputedAttentionNeedsNoGraphWithoutGradients) {
+TEST_P(StageTest, RecomputedBlocksNeedNoGraphWithoutGradients) {
   const ModelConfig config = small_model(GetParam());
-  MicroBatch batch = small_batch(GetParam());
+  const MicroBatch batch = small_batch(GetParam());
   const auto stage = rough_stage(config, whole(config));
   const torch::autograd::AutoGradMode no_grad(false);
   const at::Tensor expected = stage->forward({}, batch);
-  batch.recompute_attention = true;
-  EXPECT_TRUE(at::equal(stage->forward({}, batch), expected));
+  for (const RecomputeLevel level : kRecomputeLevels) {
+    StageLayers layers = whole(config);
+    layers.levels = BlockLevels::at(level, layers.blocks());
+    EXPECT_TRUE(at::equal(rough_stage(config, layers)->forward({}, batch), expected));
+  }
 }
 
 TEST_P(StageTest, DropoutActsInEveryBlock) {

@@ -7,6 +7,7 @@
 
 #include "core/error.h"
 #include "model_config/config.h"
+#include "support/message_of.h"
 
 namespace chimera {
 namespace {
@@ -42,12 +43,8 @@ class ModelFileTest : public ::testing::Test {
   }
 
   std::string error_of(const std::string& good, const std::string& pattern, const std::string& replacement) {
-    try {
-      (void)find_model(written(std::regex_replace(good, std::regex(pattern), replacement)));
-    } catch (const ConfigError& error) {
-      return error.what();
-    }
-    return "no error";
+    return testing::message_of(
+        [&] { (void)find_model(written(std::regex_replace(good, std::regex(pattern), replacement))); }, "no error");
   }
 
   std::string path_ =
@@ -137,9 +134,8 @@ TEST_F(ModelFileTest, NamesUnknownFieldWithLineAndTheNearestOne) {
 }
 
 TEST_F(ModelFileTest, NamesEveryMissingField) {
-  for (const char* field : {"family", "layers", "hidden", "heads", "feed_forward", "vocabulary", "positions", "tied"}) {
+  for (const char* field : {"family", "layers", "hidden", "heads", "feed_forward", "vocabulary", "positions", "tied"})
     EXPECT_THAT(error_of(std::string(field) + " = .*\n", ""), HasSubstr(std::string("'") + field + "' is missing"));
-  }
 }
 
 TEST_F(ModelFileTest, NamesWrongTypesWithLine) {

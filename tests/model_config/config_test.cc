@@ -4,10 +4,13 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <filesystem>
 #include <functional>
 #include <string>
 
 #include "core/error.h"
+#include "support/message_of.h"
+#include "support/scratch.h"
 
 namespace chimera {
 namespace {
@@ -17,7 +20,7 @@ using ::testing::HasSubstr;
 using ::testing::ThrowsMessage;
 
 TEST(ModelConfigTest, EveryPresetIsValidAndFoundByItsName) {
-  EXPECT_EQ(preset_names().size(), 16U);
+  EXPECT_EQ(preset_names().size(), 19U);
   for (const std::string& name : preset_names()) {
     const ModelConfig config = find_model(name);
     EXPECT_EQ(config.name, name);
@@ -27,6 +30,16 @@ TEST(ModelConfigTest, EveryPresetIsValidAndFoundByItsName) {
     EXPECT_EQ(config.tied, name == "gpt2") << name;
     EXPECT_EQ(config.family, name.starts_with("bert") ? Family::Bert : Family::Gpt2) << name;
   }
+}
+
+TEST(ModelConfigTest, NamesOfTheHubAreNotBelowAFolderThatExists) {
+  const testing::Scratch scratch;
+  const std::filesystem::path before = std::filesystem::current_path();
+  std::filesystem::current_path(scratch.path("."));
+  EXPECT_NE(hub_download("run/model"), "");
+  std::filesystem::create_directory("run");
+  EXPECT_EQ(hub_download("run/model"), "");
+  std::filesystem::current_path(before);
 }
 
 TEST(ModelConfigTest, SmallPresetsReadBytes) {
@@ -98,12 +111,7 @@ TEST(ModelConfigTest, RefusesInvalidRotaryParameters) {
   const auto refusal = [](const std::function<void(ModelConfig&)>& change) -> std::string {
     ModelConfig config = find_model("llama-3.2-1b");
     change(config);
-    try {
-      require_valid(config);
-    } catch (const ConfigError& error) {
-      return error.what();
-    }
-    return "no error";
+    return testing::message_of([&] { require_valid(config); }, "no error");
   };
   EXPECT_EQ(refusal([](ModelConfig& c) { c.head_size = 63; }),
             "model 'llama-3.2-1b': heads are 63 wide; rotary positions need an even width");

@@ -5,9 +5,9 @@
 
 #include <string>
 
-#include "core/error.h"
 #include "model_config/config.h"
 #include "model_config/parameters.h"
+#include "support/message_of.h"
 
 namespace chimera {
 namespace {
@@ -116,19 +116,21 @@ TEST(FootprintTest, ABlockWithRecomputedAttentionKeepsItsFeedForwardSubLayer) {
   const ModelConfig config = find_model("gpt2");
   constexpr double kTokens = 8 * 1024;
   constexpr double kH = 768;
-  Workload recomputed = workload(8, 1024);
-  recomputed.recompute_attention = true;
+  Workload dropping = workload(8, 1024);
+  dropping.dropout = true;
   const LayerFootprint whole = layer_footprint(config, LayerKind::Block, workload(8, 1024));
-  const LayerFootprint block = layer_footprint(config, LayerKind::Block, recomputed);
+  const LayerFootprint block = layer_footprint(config, LayerKind::Block, workload(8, 1024), RecomputeLevel::Attention);
   EXPECT_EQ(block.activations, 4 * kTokens * (11 * kH + 2));
   EXPECT_EQ(block.deferred, whole.deferred);
   EXPECT_DOUBLE_EQ(block.forward_flops, whole.forward_flops);
   EXPECT_DOUBLE_EQ(block.input_gradient_flops - whole.input_gradient_flops,
                    8 * kTokens * kH * kH + 4 * kTokens * 1024 * kH);
   EXPECT_DOUBLE_EQ(block.weight_gradient_flops, whole.weight_gradient_flops);
-  EXPECT_EQ(model_flops(config, recomputed), model_flops(config, workload(8, 1024)));
-  recomputed.dropout = true;
-  EXPECT_EQ(layer_footprint(config, LayerKind::Block, recomputed).activations, block.activations);
+  EXPECT_EQ(layer_footprint(config, LayerKind::Block, dropping, RecomputeLevel::Attention).activations,
+            block.activations);
+  const LayerFootprint full = layer_footprint(config, LayerKind::Block, dropping, RecomputeLevel::Full);
+  EXPECT_EQ(full.activations, 4 * kTokens * kH) << "its output";
+  EXPECT_DOUBLE_EQ(full.input_gradient_flops - whole.input_gradient_flops, whole.forward_flops);
 }
 
 // float32, no dropout: 4 tensors of [b, L, H], 2 of queries' width, 2 of keys' width, 3 of [b, L, F], then the norms'
@@ -198,12 +200,9 @@ TEST(FootprintTest, TakesNoMemoryOrTimeForHugeModels) {
 }
 
 void expect_refusal(const Workload& on, const std::string& why) {
-  try {
-    static_cast<void>(layer_footprint(find_model("gpt2"), LayerKind::Block, on));
-    ADD_FAILURE() << "accepted; expected: " << why;
-  } catch (const ConfigError& error) {
-    EXPECT_EQ(error.what(), why);
-  }
+  EXPECT_EQ(testing::message_of([&] { static_cast<void>(layer_footprint(find_model("gpt2"), LayerKind::Block, on)); },
+                                "accepted"),
+            why);
 }
 
 TEST(FootprintTest, RefusesInvalidWorkloads) {

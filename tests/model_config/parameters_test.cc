@@ -43,6 +43,9 @@ TEST(ParameterCountTest, OfLlamasIsThePublishedCount) {
   EXPECT_EQ(parameter_count(find_model("qwen3-0.6b")), 596'049'920);
   EXPECT_EQ(parameter_count(find_model("llama-3.2-1b")), 1'235'814'400);
   EXPECT_EQ(parameter_count(find_model("llama-3-8b")), 8'030'261'248);
+  EXPECT_EQ(parameter_count(find_model("llama-2-7b")), 6'738'415'616);
+  EXPECT_EQ(parameter_count(find_model("llama-2-13b")), 13'015'864'320);
+  EXPECT_EQ(parameter_count(find_model("llama-3-70b")), 70'553'706'496);
   EXPECT_EQ(parameter_count(find_model("mistral-7b")), 7'241'732'096);
   ModelConfig qwen2 = find_model("qwen3-0.6b");
   qwen2.layers = 24;
@@ -158,9 +161,8 @@ TEST(ParametersTest, BertLaysMatricesOutAsOutIn) {
 TEST(ParametersTest, LlamasBiasesAndNormsFollowTheConfig) {
   const auto names = [](const ModelConfig& config) {
     std::vector<std::string> result;
-    for (const ParameterSpec& spec : block_parameters(config, 7)) {
+    for (const ParameterSpec& spec : block_parameters(config, 7))
       result.push_back(spec.name.substr(std::string("model.layers.7.").size()));
-    }
     return result;
   };
   ModelConfig config = find_model("llama-tiny");

@@ -21,73 +21,50 @@ namespace {
 using ::testing::HasSubstr;
 
 /// 8 micro-batches per step over all groups, in canonical order.
-Arguments canonical_training(const Scratch& scratch, const std::string& metrics) {
-  return small_training(scratch, metrics) +
-         Arguments{"--model", "gpt2-tiny", "--steps", "8", "--reduction", "canonical", "--dropout", "0.1"};
+Words canonical_training(const Scratch& scratch, const std::string& metrics) {
+  return small_training(scratch, metrics) + "--model gpt2-tiny --steps 8 --reduction canonical --dropout 0.1";
 }
 
-const Arguments kChimera = {"--schedule", "chimera", "--stages", "4", "--micro-batches", "8"};
-const Arguments kTwoGroups = {"--schedule",      "1f1b", "--stages",    "2",      "--micro-batches", "4",
-                              "--data-parallel", "2",    "--transport", "threads"};
-
-std::vector<std::pair<std::int64_t, std::string>> hashes_in(const std::string& path) {
-  std::vector<std::pair<std::int64_t, std::string>> hashes;
-  for (const auto& line : read_metrics(path)) hashes.emplace_back(line.at("step"), line.at("parameters_hash"));
-  return hashes;
-}
+const Words kChimera = "--schedule chimera --stages 4 --micro-batches 8";
+const Words kTwoGroups = "--schedule 1f1b --stages 2 --micro-batches 4 --data-parallel 2 --transport threads";
 
 class TrainingCheckpointTest : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(TrainingCheckpointTest, KilledRunResumesWithTheSameNumbers) {
   const Scratch scratch;
-  const Arguments saves = {"--checkpoint", scratch.path("run"), "--save-every", "2"};
+  const Words saves = split("--checkpoint {} --save-every 2", scratch.path("run"));
   ProgramSetup fault;
   fault.environment = {std::string("CHIMERA_FAULT=") + GetParam()};
   const ProgramResult killed =
       ProgramRun(canonical_training(scratch, "metrics.jsonl") + kChimera + saves, fault).wait();
   EXPECT_NE(killed.exit_code, 0) << GetParam();
   const ProgramResult rest =
-      run_program(canonical_training(scratch, "metrics.jsonl") + kTwoGroups + saves + Arguments{"--resume", "auto"});
+      run_program(canonical_training(scratch, "metrics.jsonl") + kTwoGroups + saves + "--resume auto");
   EXPECT_EQ(rest.exit_code, 0) << rest.messages;
-  const ProgramResult clean = run_program(canonical_training(scratch, "clean.jsonl") + kTwoGroups);
-  EXPECT_EQ(clean.exit_code, 0) << clean.messages;
-  const auto expected = hashes_in(scratch.path("clean.jsonl"));
+  const ProgramResult clean = succeeded(run_program(canonical_training(scratch, "clean.jsonl") + kTwoGroups));
+  const auto expected = hashes_in(scratch, "clean.jsonl");
   ASSERT_EQ(expected.size(), 8U);
-  EXPECT_EQ(hashes_in(scratch.path("metrics.jsonl")), expected);
+  EXPECT_EQ(hashes_in(scratch), expected);
 }
 
 INSTANTIATE_TEST_SUITE_P(, TrainingCheckpointTest,
                          ::testing::Values("kill@step:3:7", "kill@before-rename:0:2", "kill-launcher@updated:1:6"));
 
 /// A small run in `run`, without a file of metrics of its own.
-Arguments small_run(const Scratch& scratch, const std::string& steps) {
-  return {"train",
-          "--data",
-          scratch.write("text.txt", sample_text()),
-          "--model",
-          "gpt2-tiny",
-          "--schedule",
-          "none",
-          "--sequence",
-          "32",
-          "--micro-batch-size",
-          "1",
-          "--threads",
-          "1",
-          "--checkpoint",
-          scratch.path("run"),
-          "--save-every",
-          "2",
-          "--steps",
-          steps};
+Words small_run(const Scratch& scratch, const std::string& steps) {
+  const std::string text = scratch.write("text.txt", sample_text());
+  const std::string run = scratch.path("run");
+  return split(
+      "train --data {} --model gpt2-tiny --schedule none --sequence 32 --micro-batch-size 1 --threads 1 --checkpoint "
+      "{} --save-every 2 --steps {}",
+      text, run, steps);
 }
 
 TEST(TrainingFolderTest, OutputsMayBeInTheFolderThatTheRunMakes) {
   const Scratch scratch;
-  const ProgramResult result = run_program(
-      small_run(scratch, "2") + Arguments{"--metrics", scratch.path("run/metrics.jsonl"), "--report",
-                                          scratch.path("run/report.html"), "--trace", scratch.path("new/trace.json")});
-  EXPECT_EQ(result.exit_code, 0) << result.messages;
+  succeeded(run_program(small_run(scratch, "2") +
+                        split("--metrics {} --report {} --trace {}", scratch.path("run/metrics.jsonl"),
+                              scratch.path("run/report.html"), scratch.path("new/trace.json"))));
   EXPECT_EQ(read_metrics(scratch.path("run/metrics.jsonl")).size(), 2U);
   EXPECT_TRUE(std::filesystem::exists(scratch.path("run/report.html")));
   EXPECT_TRUE(std::filesystem::exists(scratch.path("new/trace.json")));
@@ -99,32 +76,31 @@ TEST(TrainingFolderTest, AResumedRunContinuesItsOwnMetricsOnly) {
   ASSERT_EQ(run_program(small_run(scratch, "4")).exit_code, 0);
   EXPECT_EQ(read_metrics(metrics).size(), 4U) << "the default";
   const std::string own = read_file(metrics);
-  const Arguments resumed = small_run(scratch, "6") + Arguments{"--resume", "auto"};
+  const Words resumed = small_run(scratch, "6") + "--resume auto";
   for (const std::string& foreign : {std::string("a diary\n"), own.substr(0, own.find('\n') + 1),
                                      std::string("{\"step\": 4, \"loss\": 1}\n{\"step\": 5, \"loss\": 1}\n")}) {
     const std::string path = scratch.write("other.jsonl", foreign);
-    const ProgramResult refused = run_program(resumed + Arguments{"--metrics", path});
+    const ProgramResult refused = run_program(resumed + Words{"--metrics", path});
     EXPECT_EQ(refused.exit_code, 2);
     EXPECT_THAT(refused.messages, ::testing::AllOf(HasSubstr("--metrics " + path), HasSubstr("--overwrite")));
     EXPECT_EQ(read_file(path), foreign);
   }
   const std::string diary = scratch.write("diary.html", "a diary");
-  for (const char* flag : {"--report", "--timeline", "--trace", "--op-times", "--tensor-memory"}) {
-    const ProgramResult refused = run_program(resumed + Arguments{flag, diary});
+  for (const std::string& flag : Words("--report --timeline --trace --op-times --tensor-memory")) {
+    const ProgramResult refused = run_program(resumed + Words{flag, diary});
     EXPECT_EQ(refused.exit_code, 2);
-    EXPECT_THAT(refused.messages, HasSubstr(flag + (" " + diary) + ": exists already and is not of this run"));
+    EXPECT_THAT(refused.messages, HasSubstr(flag + " " + diary + ": exists already and is not of this run"));
     EXPECT_EQ(read_file(diary), "a diary");
   }
   const std::string report = scratch.write("report.html", "<!doctype html>\nof the start before");
-  const ProgramResult rest = run_program(resumed + Arguments{"--report", report});
-  EXPECT_EQ(rest.exit_code, 0) << rest.messages;
+  succeeded(run_program(resumed + Words{"--report", report}));
   EXPECT_THAT(read_file(report), HasSubstr("</html>"));
   EXPECT_THAT(read_file(metrics), ::testing::StartsWith(own));
   EXPECT_EQ(read_metrics(metrics).size(), 6U);
 }
 
 /// Runs the program beside a ProgramRun, without its messages.
-int exit_code_of(Arguments words) {
+int exit_code_of(Words words) {
   words.insert(words.begin(), CHIMERA_PROGRAM);
   std::vector<char*> arguments;
   for (std::string& word : words) arguments.push_back(word.data());
@@ -145,14 +121,13 @@ TEST(TrainingFolderTest, ARunThatGoesOnKeepsItsFiles) {
   const std::string metrics = scratch.path("m.jsonl");
   const std::string folder = scratch.path("run");
   ProgramRun run(small_training(scratch, "m.jsonl") +
-                 Arguments{"--model", "gpt2-tiny", "--stages", "2", "--steps", "1000000", "--checkpoint", folder});
+                 split("--model gpt2-tiny --stages 2 --steps 1000000 --checkpoint {}", folder));
   run.await_message("step 1/");
-  const Arguments second = {
-      "train", "--data",     scratch.path("text.txt"), "--model", "gpt2-tiny", "--sequence", "32", "--steps",
-      "1",     "--overwrite"};
-  EXPECT_EQ(exit_code_of(second + Arguments{"--metrics", metrics}), 2);
-  EXPECT_EQ(exit_code_of(second + Arguments{"--metrics", scratch.path("other"), "--checkpoint", folder}), 2);
-  EXPECT_EQ(exit_code_of(second + Arguments{"--flight-record", folder + "/flight"}), 2);
+  const Words second =
+      split("train --data {} --model gpt2-tiny --sequence 32 --steps 1 --overwrite", scratch.path("text.txt"));
+  EXPECT_EQ(exit_code_of(second + Words{"--metrics", metrics}), 2);
+  EXPECT_EQ(exit_code_of(second + split("--metrics {} --checkpoint {}", scratch.path("other"), folder)), 2);
+  EXPECT_EQ(exit_code_of(second + Words{"--flight-record", folder + "/flight"}), 2);
   EXPECT_TRUE(std::filesystem::exists(folder + "/flight/rank-0000.flight"));
   EXPECT_FALSE(std::filesystem::exists(folder + "/flight-previous"));
   run.send(run.process(), SIGTERM);
@@ -166,27 +141,26 @@ TEST(TrainingFolderTest, ARunThatGoesOnKeepsItsFiles) {
 
 TEST(TrainingFolderTest, AResumedRunKeepsItsSchedule) {
   const Scratch scratch;
-  Arguments words = small_run(scratch, "2") + Arguments{"--stages", "2", "--transport", "threads"};
+  Words words = small_run(scratch, "2") + "--stages 2 --transport threads";
   const auto schedule = std::ranges::find(words, "--schedule");
   words.erase(schedule, schedule + 2);
-  ASSERT_EQ(run_program(words + Arguments{"--schedule", "gpipe"}).exit_code, 0);
-  EXPECT_THAT(run_program(words + Arguments{"--steps", "4", "--resume", "auto"}).output, HasSubstr("schedule gpipe"));
-  EXPECT_THAT(run_program(words + Arguments{"--dry-run"}).output, ::testing::Not(HasSubstr("schedule gpipe")));
+  ASSERT_EQ(run_program(words + "--schedule gpipe").exit_code, 0);
+  EXPECT_THAT(run_program(words + "--steps 4 --resume auto").output, HasSubstr("schedule gpipe"));
+  EXPECT_THAT(run_program(words + "--dry-run").output, ::testing::Not(HasSubstr("schedule gpipe")));
 }
 
 TEST(TrainingFolderTest, AResumedRunKeepsAsManyCheckpointsAsBefore) {
   const Scratch scratch;
-  ASSERT_EQ(run_program(small_run(scratch, "10") + Arguments{"--keep", "100"}).exit_code, 0);
+  ASSERT_EQ(run_program(small_run(scratch, "10") + "--keep 100").exit_code, 0);
   const auto saved = [&] {
-    const auto list = read_json(run_program({"checkpoint", "list", scratch.path("run"), "--format", "json"}).output);
+    const auto list = read_json(run_program(split("checkpoint list {} --format json", scratch.path("run"))).output);
     return list.at("checkpoints").size();
   };
   const std::size_t before = saved();  // a save that begins before the last one has ended is left out
-  const ProgramResult rest = run_program(small_run(scratch, "12") + Arguments{"--resume", "auto"});
-  EXPECT_EQ(rest.exit_code, 0) << rest.messages;
+  const ProgramResult rest = succeeded(run_program(small_run(scratch, "12") + "--resume auto"));
   EXPECT_THAT(rest.messages, HasSubstr("--keep 100 --keep-every 0, as in the saved run"));
   EXPECT_GT(saved(), before);
-  EXPECT_EQ(run_program(small_run(scratch, "14") + Arguments{"--resume", "auto", "--keep", "2"}).exit_code, 0);
+  EXPECT_EQ(run_program(small_run(scratch, "14") + "--resume auto --keep 2").exit_code, 0);
   EXPECT_LE(saved(), 2U);
 }
 
@@ -196,16 +170,14 @@ TEST(TrainingFolderTest, ResumesBehindALinkAndSaysWhatItPassesOver) {
   std::filesystem::rename(scratch.path("run/step-00000002"), scratch.path("elsewhere"));
   std::filesystem::create_directory_symlink(scratch.path("elsewhere"), scratch.path("run/step-00000002"));
   static_cast<void>(scratch.write("run/step-00000003", "a file"));
-  const ProgramResult rest = run_program(small_run(scratch, "4") + Arguments{"--resume", "auto"});
-  EXPECT_EQ(rest.exit_code, 0) << rest.messages;
+  const ProgramResult rest = succeeded(run_program(small_run(scratch, "4") + "--resume auto"));
   EXPECT_THAT(rest.messages, HasSubstr("step-00000003: is a file, not the folder of a checkpoint"));
   const auto steps = read_metrics(scratch.path("run/metrics.jsonl"));
   ASSERT_EQ(steps.size(), 4U);
   EXPECT_TRUE(std::filesystem::exists(scratch.path("elsewhere/manifest.json")));
   std::filesystem::remove(scratch.path("run/step-00000002"));
   std::filesystem::remove_all(scratch.path("run/step-00000004"));
-  expect_refusal({small_run(scratch, "4") + Arguments{"--resume", "auto"},
-                  {"has no good checkpoint", "step-00000003: is a file"}});
+  expect_refusal({small_run(scratch, "4") + "--resume auto", {"has no good checkpoint", "step-00000003: is a file"}});
 }
 
 TEST(TrainingFolderTest, EveryReaderNamesADamagedCheckpointAndTheOlderOneThatItUses) {
@@ -217,15 +189,15 @@ TEST(TrainingFolderTest, EveryReaderNamesADamagedCheckpointAndTheOlderOneThatItU
   const std::string damaged = run + "/step-00000004";
   std::filesystem::resize_file(damaged + "/config.json", 7);
   const std::string data = scratch.write("text.txt", sample_text());
-  for (const Arguments& command : std::vector<Arguments>{
-           {"evaluate", "--from", run, "--data", data, "--sequence", "32"},
+  for (const Words& command : std::vector<Words>{
+           split("evaluate --from {} --data {} --sequence 32", run, data),
            {"generate", "--from", run, "--prompt", "a", "--tokens", "2"},
            {"generate", "--from", run, "--prompt", "a", "--tokens", "2", "--stages", "2"},
            {"export", run, "--output", scratch.path("model")},
            {"train", "--from", run, "--data", data, "--sequence", "32", "--steps", "1"},
            {"train", "--from", run, "--data", data, "--sequence", "32", "--steps", "1", "--dry-run"},
            {"checkpoint", "diff", run, copy + "/step-00000002"},
-           small_run(scratch, "4") + Arguments{"--resume", "auto"},
+           small_run(scratch, "4") + "--resume auto",
        }) {
     const ProgramResult result = run_program(command);
     EXPECT_EQ(result.exit_code, 0) << command[0] << result.messages;
@@ -274,45 +246,40 @@ TEST(TrainingNamesTest, ATokenizerWhoseNameIsNotUtf8CostsNoWeights) {
   for (int i = 0; i < 295; ++i) words += "word" + std::to_string(i) + "\n";
   const std::string tokenizer = scratch.write("bad\xFF.txt", words);
   const std::string run = scratch.path("run\xE9");
-  const ProgramResult trained = run_program(
-      small_training(scratch) + Arguments{"--model", "gpt2-tiny", "--stages", "2", "--steps", "2", "--tokenizer",
-                                          tokenizer, "--vocabulary", "300", "--checkpoint", run});
-  EXPECT_EQ(trained.exit_code, 0) << trained.messages;
+  succeeded(run_program(
+      small_training(scratch) +
+      split("--model gpt2-tiny --stages 2 --steps 2 --tokenizer {} --vocabulary 300 --checkpoint {}", tokenizer, run)));
   for (const char* command : {"list", "show", "verify"}) {
-    const ProgramResult listed = run_program({"checkpoint", command, run, "--format", "json"});
-    EXPECT_EQ(listed.exit_code, 0) << listed.messages;
-    EXPECT_THAT(listed.output, HasSubstr("\uFFFD/step-00000002"));
-    EXPECT_FALSE(try_json(listed.output).is_discarded()) << listed.output;
+    const std::string listed = output_of(split("checkpoint {} {} --format json", command, run));
+    EXPECT_THAT(listed, HasSubstr("\uFFFD/step-00000002"));
+    EXPECT_FALSE(try_json(listed).is_discarded()) << listed;
   }
   const std::string model = scratch.path("model\xE9");
-  EXPECT_EQ(run_program({"export", run, "--output", model}).exit_code, 0);
-  for (const Arguments& command : {Arguments{"checkpoint", "diff", run, run}, Arguments{"model", model}}) {
-    const ProgramResult result = run_program(command + Arguments{"--format", "json"});
-    EXPECT_EQ(result.exit_code, 0) << result.messages;
-    EXPECT_FALSE(try_json(result.output).is_discarded()) << result.output;
+  EXPECT_EQ(run_program(split("export {} --output {}", run, model)).exit_code, 0);
+  for (const Words& command : {split("checkpoint diff {} {}", run, run), Words{"model", model}}) {
+    const std::string result = output_of(command + "--format json");
+    EXPECT_FALSE(try_json(result).is_discarded()) << result;
   }
 }
 
 /// Trains with a tokenizer of 300 words, in `run`.
-Arguments run_with_words(const Scratch& scratch, const std::string& tokenizer) {
+Words run_with_words(const Scratch& scratch, const std::string& tokenizer) {
   std::string words = "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\n";
   for (int i = 0; i < 295; ++i) words += "word" + std::to_string(i) + "\n";
   return small_training(scratch) +
-         Arguments{"--model",      "gpt2-tiny", "--stages",     "2",
-                   "--steps",      "2",         "--tokenizer",  scratch.write(tokenizer, words),
-                   "--vocabulary", "300",       "--checkpoint", scratch.path("run")};
+         split("--model gpt2-tiny --stages 2 --steps 2 --tokenizer {} --vocabulary 300 --checkpoint {}",
+               scratch.write(tokenizer, words), scratch.path("run"));
 }
 
 TEST(TrainingTokenizerTest, ACheckpointIsUsedWithItsOwnCopy) {
   const Scratch scratch;
   ASSERT_EQ(run_program(run_with_words(scratch, "words.txt")).exit_code, 0);
   const std::string text = scratch.write("other.txt", "word1 word2 word3 word4 word5 word6 word7 word8 word9 word10");
-  const Arguments evaluate = {"evaluate", "--from", scratch.path("run"), "--data", text, "--sequence", "4"};
-  const ProgramResult before = run_program(evaluate + Arguments{"--format", "json"});
-  ASSERT_EQ(before.exit_code, 0) << before.messages;
+  const Words evaluate = split("evaluate --from {} --data {} --sequence 4", scratch.path("run"), text);
+  const std::string before = output_of(evaluate + "--format json");
   std::filesystem::remove(scratch.path("words.txt"));
-  const ProgramResult after = run_program(evaluate + Arguments{"--format", "json"});
-  EXPECT_EQ(try_json(after.output)["loss"], try_json(before.output)["loss"]) << after.messages;
+  const ProgramResult after = run_program(evaluate + "--format json");
+  EXPECT_EQ(try_json(after.output)["loss"], try_json(before)["loss"]) << after.messages;
   EXPECT_EQ(run_program({"checkpoint", "verify", scratch.path("run")}).exit_code, 0);
 
   const std::string copy = scratch.path("run/step-00000002/vocab.txt");
@@ -321,7 +288,7 @@ TEST(TrainingTokenizerTest, ACheckpointIsUsedWithItsOwnCopy) {
   std::ofstream(copy) << changed;
   expect_refusal({evaluate, {copy + ": differs from its hash"}});
   expect_refusal(
-      {{"export", scratch.path("run"), "--output", scratch.path("model")}, {copy + ": differs from its hash"}});
+      {split("export {} --output {}", scratch.path("run"), scratch.path("model")), {copy + ": differs from its hash"}});
   std::filesystem::remove(copy);
   expect_refusal({evaluate, {copy + ": is missing"}});
   EXPECT_EQ(run_program({"checkpoint", "verify", scratch.path("run")}).exit_code, 1);
@@ -330,20 +297,19 @@ TEST(TrainingTokenizerTest, ACheckpointIsUsedWithItsOwnCopy) {
 TEST(TrainingTokenizerTest, AResumeWithoutTheTokenizerNamesBoth) {
   const Scratch scratch;
   ASSERT_EQ(run_program(run_with_words(scratch, "words.txt")).exit_code, 0);
-  expect_refusal(
-      {small_training(scratch) + Arguments{"--model", "gpt2-tiny", "--stages", "2", "--steps", "4", "--vocabulary",
-                                           "300", "--checkpoint", scratch.path("run"), "--resume", "auto"},
-       {"its tokenizer was " + scratch.path("words.txt") + ", this run has bytes: give --tokenizer " +
-        scratch.path("run/step-00000002")}});
+  expect_refusal({small_training(scratch) +
+                      split("--model gpt2-tiny --stages 2 --steps 4 --vocabulary 300 --checkpoint {} --resume auto",
+                            scratch.path("run")),
+                  {"its tokenizer was " + scratch.path("words.txt") + ", this run has bytes: give --tokenizer " +
+                   scratch.path("run/step-00000002")}});
 }
 
 TEST(TrainingFolderTest, AResumeWithMoreStepsSaysThatTheRateJumps) {
   const Scratch scratch;
   ASSERT_EQ(run_program(small_run(scratch, "4")).exit_code, 0);
-  const ProgramResult rest = run_program(small_run(scratch, "8") + Arguments{"--resume", "auto"});
-  EXPECT_EQ(rest.exit_code, 0) << rest.messages;
+  const ProgramResult rest = succeeded(run_program(small_run(scratch, "8") + "--resume auto"));
   EXPECT_THAT(rest.messages, HasSubstr("the learning rate jumps from 0.0001 in step 4 to 0.000"));
-  ASSERT_EQ(run_program(small_run(scratch, "8") + Arguments{"--resume", "auto"}).exit_code, 0);
+  ASSERT_EQ(run_program(small_run(scratch, "8") + "--resume auto").exit_code, 0);
 }
 
 TEST(CheckpointCommandTest, ListsAndVerifiesCheckpoints) {
@@ -352,13 +318,11 @@ TEST(CheckpointCommandTest, ListsAndVerifiesCheckpoints) {
   const std::string second = folder + "/step-00000002";
   const std::string fourth = folder + "/step-00000004";
   const ProgramResult trained =
-      run_program(small_training(scratch) + Arguments{"--model", "gpt2-tiny", "--schedule", "none", "--steps", "4",
-                                                      "--checkpoint", folder, "--save-every", "2"});
+      run_program(small_training(scratch) +
+                  split("--model gpt2-tiny --schedule none --steps 4 --checkpoint {} --save-every 2", folder));
   ASSERT_EQ(trained.exit_code, 0) << trained.messages;
-  const auto ask = [](const Arguments& words) { return run_program(Arguments{"checkpoint"} + words); };
-  const auto json = [&](const Arguments& words) {
-    return read_json(ask(words + Arguments{"--format", "json"}).output);
-  };
+  const auto ask = [](const Words& words) { return run_program(Words{"checkpoint"} + words); };
+  const auto json = [&](const Words& words) { return read_json(ask(words + "--format json").output); };
 
   EXPECT_THAT(ask({"list", folder}).output, HasSubstr(fourth + "  step 4  "));
   const auto list = json({"list", folder}).at("checkpoints");
@@ -376,7 +340,7 @@ TEST(CheckpointCommandTest, ListsAndVerifiesCheckpoints) {
     EXPECT_LT(tensor.at("relative"), 2) << tensor;
   }
 
-  EXPECT_EQ(run_program({"export", folder, "--output", scratch.path("model")}).exit_code, 0);
+  EXPECT_EQ(run_program(split("export {} --output {}", folder, scratch.path("model"))).exit_code, 0);
   EXPECT_EQ(run_program({"model", scratch.path("model")}).exit_code, 0);
   EXPECT_EQ(read_file(scratch.path("model/config.json")), read_file(fourth + "/config.json"));
 

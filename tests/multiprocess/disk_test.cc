@@ -55,13 +55,25 @@ class SmallFileSystem {
   bool stands_ = false;
 };
 
+class DiskTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (!disk_.stands()) GTEST_SKIP() << "needs the right to mount a file system";
+  }
+  void fill() const { std::ofstream(filler_) << std::string(24 << 20, 'x'); }
+  void make_room() const { std::filesystem::remove(filler_); }
+
+  Scratch scratch_;
+  SmallFileSystem disk_{scratch_.path("disk")};
+  std::string filler_ = scratch_.path("disk/filler");
+};
+
 /// A run on two ranks that saves in the folder `run` of the disk.
-Arguments saving_training(const Scratch& scratch, const std::string& steps, const std::string& save_every,
-                          const std::string& metrics = "metrics.jsonl") {
+Words saving_training(const Scratch& scratch, const std::string& steps, const std::string& save_every,
+                      const std::string& metrics = "metrics.jsonl") {
   return small_training(scratch, metrics) +
-         Arguments{"--model",         "gpt2-tiny", "--stages",     "2",        "--steps",      steps,
-                   "--keep",          "1",         "--save-every", save_every, "--checkpoint", scratch.path("disk/run"),
-                   "--flight-record", "none"};
+         split("--model gpt2-tiny --stages 2 --steps {} --keep 1 --save-every {} --checkpoint {} --flight-record none",
+               steps, save_every, scratch.path("disk/run"));
 }
 
 /// Steps of the existing checkpoints.
@@ -74,16 +86,12 @@ std::vector<int> saved_steps(const Scratch& scratch) {
   return steps;
 }
 
-TEST(DiskTest, FullDiskDoesNotEndTheRunAndFilesContinue) {
-  const Scratch scratch;
-  const SmallFileSystem disk(scratch.path("disk"));
-  if (!disk.stands()) GTEST_SKIP() << "needs the right to mount a file system";
-  const std::string filler = scratch.path("disk/filler");
-  ProgramRun run(saving_training(scratch, "1000000", "2", "disk/metrics.jsonl"));
+TEST_F(DiskTest, FullDiskDoesNotEndTheRunAndFilesContinue) {
+  ProgramRun run(saving_training(scratch_, "1000000", "2", "disk/metrics.jsonl"));
   run.await_message("step 1/");
-  std::ofstream(filler) << std::string(24 << 20, 'x');
+  fill();
   run.await_message("is not saved");
-  std::filesystem::remove(filler);
+  make_room();
   run.send(run.process(), SIGTERM);
   const ProgramResult result = run.wait();
   EXPECT_EQ(result.exit_code, 75) << result.messages;
@@ -91,97 +99,77 @@ TEST(DiskTest, FullDiskDoesNotEndTheRunAndFilesContinue) {
       AllOf(HasSubstr("is not saved"), HasSubstr("No space left on device"), EndsWith("; training continues"));
   EXPECT_THAT(complaints(result), Each(AnyOf(unsaved, HasSubstr("--metrics"), HasSubstr("ended by a signal"),
                                              HasSubstr("saves after this step"), HasSubstr("is tried again in"))));
-  const auto steps = read_metrics(scratch.path("disk/metrics.jsonl"));
+  const auto steps = read_metrics(scratch_.path("disk/metrics.jsonl"));
   EXPECT_EQ(steps.back().at("step"), steps.size());
-  EXPECT_EQ(saved_steps(scratch).back(), steps.back().at("step"));
-  EXPECT_EQ(run_program({"checkpoint", "verify", scratch.path("disk/run")}).exit_code, 0);
+  EXPECT_EQ(saved_steps(scratch_).back(), steps.back().at("step"));
+  EXPECT_EQ(run_program({"checkpoint", "verify", scratch_.path("disk/run")}).exit_code, 0);
 }
 
-TEST(DiskTest, ADiskWithoutRoomForACheckpointIsRefusedAtTheStart) {
-  const Scratch scratch;
-  const SmallFileSystem disk(scratch.path("disk"));
-  if (!disk.stands()) GTEST_SKIP() << "needs the right to mount a file system";
-  const std::string filler = scratch.path("disk/filler");
-  std::ofstream(filler) << std::string(24 << 20, 'x');
-  const Arguments flags = saving_training(scratch, "4", "2");
-  for (const Arguments& more : {Arguments{}, Arguments{"--dry-run"}}) {
-    expect_refusal({flags + more, {"--checkpoint " + scratch.path("disk/run") + ": a checkpoint needs ", "are free"}});
-  }
-  std::filesystem::remove(filler);
-  const ProgramResult many =
-      run_program(saving_training(scratch, "1000", "1") + Arguments{"--keep", "1000", "--dry-run"});
-  EXPECT_EQ(many.exit_code, 0);
+TEST_F(DiskTest, ADiskWithoutRoomForACheckpointIsRefusedAtTheStart) {
+  fill();
+  const Words flags = saving_training(scratch_, "4", "2");
+  for (const Words more : {"", "--dry-run"})
+    expect_refusal({flags + more, {"--checkpoint " + scratch_.path("disk/run") + ": a checkpoint needs ", "are free"}});
+  make_room();
+  const ProgramResult many = succeeded(run_program(saving_training(scratch_, "1000", "1") + "--keep 1000 --dry-run"));
   EXPECT_THAT(many.messages, HasSubstr("checkpoints of "));
   EXPECT_THAT(many.messages, HasSubstr("give a lower --keep"));
 }
 
-TEST(DiskTest, TheLastSaveIsTriedAgain) {
-  const Scratch scratch;
-  const SmallFileSystem disk(scratch.path("disk"));
-  if (!disk.stands()) GTEST_SKIP() << "needs the right to mount a file system";
-  const std::string filler = scratch.path("disk/filler");
-  ProgramRun run(saving_training(scratch, "1000000", "100000000"));
+TEST_F(DiskTest, TheLastSaveIsTriedAgain) {
+  ProgramRun run(saving_training(scratch_, "1000000", "100000000"));
   run.await_message("step 1/");
-  std::ofstream(filler) << std::string(24 << 20, 'x');
+  fill();
   run.send(run.process(), SIGTERM);
   run.await_message("is tried again");
-  std::filesystem::remove(filler);
+  make_room();
   const ProgramResult result = run.wait();
   EXPECT_EQ(result.exit_code, 75) << result.messages;
-  EXPECT_THAT(saved_steps(scratch), SizeIs(1));
+  EXPECT_THAT(saved_steps(scratch_), SizeIs(1));
 }
 
-TEST(DiskTest, ReadOnlyDiskDoesNotEndTheRun) {
-  const Scratch scratch;
-  const SmallFileSystem disk(scratch.path("disk"));
-  if (!disk.stands()) GTEST_SKIP() << "needs the right to mount a file system";
-  ProgramRun run(saving_training(scratch, "100000", "20"));
+TEST_F(DiskTest, ReadOnlyDiskDoesNotEndTheRun) {
+  ProgramRun run(saving_training(scratch_, "100000", "20"));
   run.await_message("step 1/");
-  while (saved_steps(scratch).empty()) run.watch_for(std::chrono::milliseconds(1));
-  while (!disk.is_made_read_only()) run.watch_for(std::chrono::milliseconds(1));
+  while (saved_steps(scratch_).empty()) run.watch_for(std::chrono::milliseconds(1));
+  while (!disk_.is_made_read_only()) run.watch_for(std::chrono::milliseconds(1));
   run.await_message("is not saved");
-  EXPECT_THAT(saved_steps(scratch), Not(IsEmpty()));
-  disk.make_writable();
+  EXPECT_THAT(saved_steps(scratch_), Not(IsEmpty()));
+  disk_.make_writable();
   run.send(run.process(), SIGTERM);
   const ProgramResult result = run.wait();
   EXPECT_EQ(result.exit_code, 75) << result.messages;
   EXPECT_THAT(result.messages, HasSubstr("Read-only file system); training continues"));
-  EXPECT_EQ(run_program({"checkpoint", "verify", scratch.path("disk/run")}).exit_code, 0);
+  EXPECT_EQ(run_program({"checkpoint", "verify", scratch_.path("disk/run")}).exit_code, 0);
 }
 
-TEST(DiskTest, FailedSaveIsRetriedBeforeTheNext) {
-  const Scratch scratch;
-  const SmallFileSystem disk(scratch.path("disk"));
-  if (!disk.stands()) GTEST_SKIP() << "needs the right to mount a file system";
-  const std::string filler = scratch.path("disk/filler");
-  ProgramRun run(saving_training(scratch, "1000000", "1000"));
+TEST_F(DiskTest, FailedSaveIsRetriedBeforeTheNext) {
+  ProgramRun run(saving_training(scratch_, "1000000", "1000"));
   run.await_message("step 1/");
-  std::ofstream(filler) << std::string(24 << 20, 'x');
+  fill();
   run.await_message("is not saved");
-  std::filesystem::remove(filler);
-  while (saved_steps(scratch).empty()) run.watch_for(std::chrono::milliseconds(1));
-  EXPECT_THAT(saved_steps(scratch), ElementsAre(AllOf(Gt(1000), Lt(2000))));
+  make_room();
+  while (saved_steps(scratch_).empty()) run.watch_for(std::chrono::milliseconds(1));
+  EXPECT_THAT(saved_steps(scratch_), ElementsAre(AllOf(Gt(1000), Lt(2000))));
   run.send(run.process(), SIGTERM);
   EXPECT_EQ(run.wait().exit_code, 75);
 }
 
-TEST(DiskTest, SlowDiskDelaysNoStep) {
+TEST(DiskFaultTest, SlowDiskDelaysNoStep) {
   const Scratch scratch;
   std::filesystem::create_directory(scratch.path("disk"));
-  const Arguments arguments = saving_training(scratch, "200", "2") + Arguments{"--keep-every", "1"};
-  ProgramRun run(arguments, {.environment = {"LD_PRELOAD=" CHIMERA_SLOW_DISK, "SLOW_DISK_SECONDS=0.1"}});
-  const ProgramResult result = run.wait();
-  EXPECT_EQ(result.exit_code, 0) << result.messages;
+  ProgramRun run(saving_training(scratch, "200", "2") + "--keep-every 1",
+                 {.environment = {"LD_PRELOAD=" CHIMERA_SLOW_DISK, "SLOW_DISK_SECONDS=0.1"}});
+  const ProgramResult result = succeeded(run.wait());
   EXPECT_THAT(complaints(result), IsEmpty());
   // Syncing the files of a save takes longer than some steps. If steps waited for it, all 100 checkpoints would exist.
   EXPECT_THAT(saved_steps(scratch), AllOf(Contains(200), SizeIs(Lt(67))));
   EXPECT_EQ(run_program({"checkpoint", "verify", scratch.path("disk/run")}).exit_code, 0);
 }
 
-TEST(DiskTest, NamesMissingData) {
+TEST(DiskFaultTest, NamesMissingData) {
   const Scratch scratch;
-  const Arguments arguments = small_training(scratch) + Arguments{"--model", "gpt2-tiny", "--stages",    "2",
-                                                                  "--steps", "100000",    "--tokenizer", "bytes"};
+  const Words arguments = small_training(scratch) + "--model gpt2-tiny --stages 2 --steps 100000 --tokenizer bytes";
   ProgramRun run(arguments);
   run.await_message("step 1/");
   std::filesystem::resize_file(scratch.path("text.txt"), 10);

@@ -15,12 +15,10 @@ using ::testing::MatchesRegex;
 constexpr int kRanks = 4;
 
 /// Four ranks, one micro-batch per direction, six steps.
-Arguments four_ranks(const Scratch& scratch) {
-  return small_training(scratch) + Arguments{"--model", "gpt2-tiny", "--stages", "4", "--steps", "6"};
-}
+Words four_ranks(const Scratch& scratch) { return small_training(scratch) + "--model gpt2-tiny --stages 4 --steps 6"; }
 
 /// Runs with a fault; the run must leave nothing, and no truncated metrics line.
-ProgramResult run_with_fault(const std::string& fault, const Scratch& scratch, const Arguments& flags = {},
+ProgramResult run_with_fault(const std::string& fault, const Scratch& scratch, const Words& flags = {},
                              int ranks = kRanks) {
   const ProgramResult result =
       ProgramRun(four_ranks(scratch) + flags, {.environment = {"CHIMERA_FAULT=" + fault}, .ranks = ranks}).wait();
@@ -121,9 +119,9 @@ TEST(TrainingFaultTest, NonFiniteNumberIsTracedToItsTensor) {
 
 TEST(TrainingFaultTest, NonFiniteNumberIsTracedToItsGroup) {
   const Scratch scratch;
-  const auto result = run_with_fault("nan@forward:3:2", scratch,
-                                     {"--schedule", "1f1b", "--stages", "2", "--micro-batches", "2", "--data-parallel",
-                                      "2", "--replica-layout", "far", "--reduction", "canonical"});
+  const auto result = run_with_fault(
+      "nan@forward:3:2", scratch,
+      "--schedule 1f1b --stages 2 --micro-batches 2 --data-parallel 2 --replica-layout far --reduction canonical");
   EXPECT_THAT(
       complaints(result),
       ElementsAre("chimera: rank 3 failed at 1F1: the loss of micro-batch 1 (stage 1) of data-parallel group 1 is "
@@ -132,7 +130,7 @@ TEST(TrainingFaultTest, NonFiniteNumberIsTracedToItsGroup) {
 
 TEST(TrainingFaultTest, ADivergingRunEndsInTheStepThatDiverges) {
   const Scratch scratch;
-  const ProgramResult result = run_program(four_ranks(scratch) + Arguments{"--learning-rate", "1e100", "--clip", "0"});
+  const ProgramResult result = run_program(four_ranks(scratch) + "--learning-rate 1e100 --clip 0");
   EXPECT_EQ(result.exit_code, 1);
   EXPECT_THAT(complaints(result),
               ElementsAre(MatchesRegex("chimera: rank [0-3] failed at [0-9]F[0-9]: the (loss|output) "
@@ -142,12 +140,11 @@ TEST(TrainingFaultTest, ADivergingRunEndsInTheStepThatDiverges) {
 
 TEST(TrainingFaultTest, AStoppedRankIsAHang) {
   const Scratch scratch;
-  const auto result = ProgramRun(four_ranks(scratch) + Arguments{"--hang-seconds", "2"},
+  const auto result = ProgramRun(four_ranks(scratch) + "--hang-seconds 2",
                                  {.environment = {"CHIMERA_FAULT=stop@backward:2:6"}, .ranks = kRanks})
                           .wait();
   EXPECT_EQ(result.exit_code, 1);
-  EXPECT_EQ(result.orphans, 0);
-  EXPECT_FALSE(result.left_files);
+  expect_clean(result);
   EXPECT_THAT(complaints(result),
               ElementsAre(MatchesRegex("chimera: rank 2 has made no progress for [0-9.]+ s: stopped by a signal at "
                                        "[12]B[0-9] in step 2")));
@@ -157,7 +154,7 @@ TEST(TrainingFaultTest, ThreadsNameTheRankThatFailedFirst) {
   for (const char* point : {"step", "forward", "backward", "all-reduce", "optimizer"}) {
     const Scratch scratch;
     const Fault fault{point, 2, 1};
-    const ProgramResult result = ProgramRun(four_ranks(scratch) + Arguments{"--transport", "threads"},
+    const ProgramResult result = ProgramRun(four_ranks(scratch) + "--transport threads",
                                             {.environment = {"CHIMERA_FAULT=" + fault.text("throw")}})
                                      .wait();
     EXPECT_EQ(result.exit_code, 1);
@@ -168,7 +165,7 @@ TEST(TrainingFaultTest, ThreadsNameTheRankThatFailedFirst) {
 
 TEST(TrainingFaultTest, NamesAHangingRankThread) {
   const Scratch scratch;
-  const auto result = ProgramRun(four_ranks(scratch) + Arguments{"--transport", "threads", "--hang-seconds", "0.5"},
+  const auto result = ProgramRun(four_ranks(scratch) + "--transport threads --hang-seconds 0.5",
                                  {.environment = {"CHIMERA_FAULT=hang@backward:2:6"}})
                           .wait();
   EXPECT_EQ(result.exit_code, 1);
@@ -178,7 +175,7 @@ TEST(TrainingFaultTest, NamesAHangingRankThread) {
 }
 
 struct Flipped {
-  Arguments flags;
+  Words flags;
   std::string fault;
   std::string line;  // a regular expression, after "chimera: rank N failed at step S: the copies of "
 };
@@ -188,21 +185,19 @@ const Flipped kFlipped[] = {
     {{},
      "flip@updated:2:3",
      "rank 2 failed at step 6: the copies of stage 1 on ranks 1, 2 differ after step 6, and no majority"},
-    {{"--reduction", "canonical"},
-     "flip@updated:3:10",
+    {"--reduction canonical", "flip@updated:3:10",
      "rank 3 failed at step 10: the copies of stage 0 on ranks 0, 3 differ after step 10, and no majority"},
-    {{"--schedule", "pipedream", "--stages", "1", "--micro-batches", "2", "--data-parallel", "3"},
-     "flip@updated:1:1",
+    {"--schedule pipedream --stages 1 --micro-batches 2 --data-parallel 3", "flip@updated:1:1",
      "rank 1 failed at step 6: the copies of stage 0 on ranks 0, 1, 2 differ after step 6, and the copy of rank 1 is "
      "not equal to the others"}};
 
 TEST(TrainingFaultTest, DetectsAFlippedBitInAReplica) {
   for (const auto& [flags, fault, line] : kFlipped) {
     const Scratch scratch;
-    const Arguments steps = fault.ends_with("10") ? Arguments{"--steps", "12"} : Arguments{};
-    const auto result = ProgramRun(four_ranks(scratch) + Arguments{"--transport", "threads"} + steps + flags,
-                                   {.environment = {"CHIMERA_FAULT=" + fault}})
-                            .wait();
+    const auto result =
+        ProgramRun(four_ranks(scratch) + "--transport threads" + (fault.ends_with("10") ? "--steps 12" : "") + flags,
+                   {.environment = {"CHIMERA_FAULT=" + fault}})
+            .wait();
     EXPECT_EQ(result.exit_code, 1) << fault;
     EXPECT_THAT(complaints(result), ElementsAre(::testing::StartsWith("chimera: " + line)));
   }
@@ -221,20 +216,19 @@ INSTANTIATE_TEST_SUITE_P(, TrainingLauncherDeathTest, ::testing::Values("start",
 
 TEST(TrainingFaultTest, ARankKilledFromOutsideIsNamed) {
   const Scratch scratch;
-  ProgramRun run(four_ranks(scratch) + Arguments{"--micro-batches", "64"}, {.ranks = kRanks});
+  ProgramRun run(four_ranks(scratch) + "--micro-batches 64", {.ranks = kRanks});
   run.await_message("step 2/6");
   run.send(run.rank(1), SIGKILL);
   const ProgramResult result = run.wait();
   EXPECT_EQ(result.exit_code, 1);
-  EXPECT_EQ(result.orphans, 0);
-  EXPECT_FALSE(result.left_files);
+  expect_clean(result);
   EXPECT_THAT(complaints(result), ElementsAre("chimera: rank 1 was killed by signal 9 (Killed)"));
   EXPECT_GE(read_metrics(scratch.path("metrics.jsonl")).size(), 2U);
 }
 
 TEST(TrainingFaultTest, NothingOutlivesALauncherKilledFromOutside) {
   const Scratch scratch;
-  ProgramRun run(four_ranks(scratch) + Arguments{"--micro-batches", "64"}, {.ranks = kRanks});
+  ProgramRun run(four_ranks(scratch) + "--micro-batches 64", {.ranks = kRanks});
   run.await_message("step 2/6");
   run.send(run.process(), SIGKILL);
   const ProgramResult result = run.wait();

@@ -4,11 +4,8 @@ Usage: fine_tuning_test.py CHIMERA [CLASS.TEST...]
 """
 
 import json
-import pathlib
 import random
-import subprocess
 import sys
-import tempfile
 import unittest
 
 import oracles
@@ -20,7 +17,6 @@ from tokenizers import decoders, models, normalizers, pre_tokenizers, trainers  
 
 import hugging_face  # noqa: E402
 
-CHIMERA = sys.argv[1]
 SEQUENCE = 16
 SIZES = dict(layers=4, hidden=32, heads=4, feed_forward=64, positions=40, tied=False)
 LLAMA = {"class": "Llama", "key_value_heads": 2, "head_size": 8, "norm_epsilon": 1e-5, "attention_bias": "none"}
@@ -58,18 +54,11 @@ def is_window(row, ids):
     return any(ids[i:i + len(row)] == row for i in range(len(ids) - len(row) + 1))
 
 
-class FineTuningOracle(unittest.TestCase):
+class FineTuningOracle(oracles.OracleTest):
     def setUp(self):
-        self.scratch = tempfile.TemporaryDirectory()
-        self.folder = pathlib.Path(self.scratch.name)
-        self.addCleanup(self.scratch.cleanup)
+        super().setUp()
         self.text = self.folder / "text.txt"
         self.text.write_text(text(), encoding="utf-8")
-
-    def run_chimera(self, *words):
-        result = subprocess.run([CHIMERA, *map(str, words)], capture_output=True, text=True, check=False)
-        self.assertEqual(result.returncode, 0, f"{words}\n{result.stderr}")
-        return result.stdout
 
     def make_folder(self, family):
         """A small random model with a tokenizer of its own."""
@@ -88,7 +77,7 @@ class FineTuningOracle(unittest.TestCase):
 
     def losses(self, name, folder, data, *more):
         metrics = self.folder / f"{name}.jsonl"
-        self.run_chimera("train", *self.words(folder, data), "--validate-every", 3, "--metrics", metrics, *more)
+        self.chimera("train", *self.words(folder, data), "--validate-every", 3, "--metrics", metrics, *more)
         steps = [json.loads(line) for line in metrics.read_text().splitlines()]
         self.assertEqual(len(steps), 3)
         return [step["loss"] for step in steps] + [steps[-1]["validation_loss"]]
@@ -100,7 +89,7 @@ class FineTuningOracle(unittest.TestCase):
                 expected = self.losses(f"{family}-text", folder, self.text)
                 for output_format in ("megatron", "raw"):
                     tokens = self.folder / f"{family}-{output_format}"
-                    self.run_chimera("tokenize", self.text, "--tokenizer", folder, "--output", tokens, "--output-format",
+                    self.chimera("tokenize", self.text, "--tokenizer", folder, "--output", tokens, "--output-format",
                                      output_format, "--end-of-document", "none")
                     self.assertEqual(self.losses(tokens.name, folder, f"{tokens}.bin"), expected)
 
@@ -109,7 +98,7 @@ class FineTuningOracle(unittest.TestCase):
             with self.subTest(family):
                 model, tokenizer, folder = self.make_folder(family)
                 batches = self.folder / f"{family}-batches"
-                self.run_chimera("bench", *self.words(folder, self.text), "--export", batches)
+                self.chimera("bench", *self.words(folder, self.text), "--export", batches)
                 batch = {key: value[0] for key, value in load_file(batches / "batches.safetensors").items()}
                 loss = self.losses(family, folder, self.text)[0]
                 self.assertAlmostEqual(loss, hugging_face.loss_of(model, batch), delta=1e-5 * loss)

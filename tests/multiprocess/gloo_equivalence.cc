@@ -35,9 +35,8 @@ void compare(const TrainOptions& options, const RankEnvironment& rank) {
     testing::collect(trainer, mine);
   }
   const auto reference = testing::train_unpipelined(options, 1);
-  if (std::abs(mine.losses[0] - reference.losses[0]) > kTolerance * reference.losses[0]) {
+  if (std::abs(mine.losses[0] - reference.losses[0]) > kTolerance * reference.losses[0])
     throw Error(fmt::format("loss {:.17g}, unpipelined {:.17g}", mine.losses[0], reference.losses[0]));
-  }
   if (mine.gradients.empty()) throw Error("this rank holds no parameters");
   for (const auto& [name, gradients] : mine.gradients) {
     const double error =

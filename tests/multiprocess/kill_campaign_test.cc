@@ -22,20 +22,16 @@ constexpr std::size_t kSteps = 4;
 
 /// A job of the schedule on D ranks: 2D micro-batches per step, and enough layers for the schedules with the most
 /// stages.
-Arguments job(const std::string& schedule, int ranks, const Scratch& scratch) {
-  return small_training(scratch) + Arguments{"--model",         "gpt2-tiny",
-                                             "--layers",        std::to_string(2 * ranks),
-                                             "--schedule",      schedule,
-                                             "--stages",        std::to_string(ranks),
-                                             "--micro-batches", std::to_string(2 * ranks),
-                                             "--steps",         std::to_string(kSteps)};
+Words job(const std::string& schedule, int ranks, const Scratch& scratch) {
+  return small_training(scratch) +
+         split("--model gpt2-tiny --layers {} --schedule {} --stages {} --micro-batches {} --steps {}", 2 * ranks,
+               schedule, ranks, 2 * ranks, kSteps);
 }
 
 std::vector<std::string> schedule_names() {
   std::vector<std::string> names;
-  for (const auto& entry : read_json(run_program({"schedules", "--format", "json"}).output)) {
+  for (const auto& entry : read_json(run_program("schedules --format json").output))
     names.push_back(entry.at("name").get<std::string>());
-  }
   return names;
 }
 
@@ -43,8 +39,7 @@ std::vector<std::string> schedule_names() {
 microseconds time_of(const std::string& schedule, int ranks) {
   const Scratch scratch;
   const auto start = std::chrono::steady_clock::now();
-  const ProgramResult result = run_program(job(schedule, ranks, scratch));
-  EXPECT_EQ(result.exit_code, 0) << result.messages;
+  succeeded(run_program(job(schedule, ranks, scratch)));
   return std::chrono::duration_cast<microseconds>(std::chrono::steady_clock::now() - start);
 }
 
@@ -62,8 +57,7 @@ bool ends_the_job(const std::string& schedule, int ranks, const Kill& kill) {
   run.send(run.rank(kill.rank), SIGKILL);
   const ProgramResult result = run.wait();
   const auto steps = read_metrics(scratch.path("metrics.jsonl"));
-  EXPECT_FALSE(result.left_files);
-  EXPECT_EQ(result.orphans, 0);
+  expect_clean(result);
   if (result.exit_code == 0) {  // the rank had finished its work
     EXPECT_THAT(complaints(result), ElementsAre());
     EXPECT_EQ(steps.size(), kSteps);

@@ -5,11 +5,8 @@ Usage: muon_test.py CHIMERA [CLASS.TEST...]
 
 import inspect
 import json
-import pathlib
 import random
-import subprocess
 import sys
-import tempfile
 import unittest
 import unittest.mock
 
@@ -22,7 +19,6 @@ from torch.optim import _muon  # noqa: E402
 
 import hugging_face  # noqa: E402
 
-CHIMERA = sys.argv[1]
 STEPS, RATE, DECAY, CLIP = 3, 1e-2, 0.1, 0.5
 SIZES = dict(layers=4, hidden=32, heads=4, feed_forward=48, vocabulary=257, positions=40, tied=False)
 LLAMA = {"class": "Llama", "key_value_heads": 2, "head_size": 8, "norm_epsilon": 1e-5, "attention_bias": "none"}
@@ -86,18 +82,12 @@ class Plain:
         return loss
 
 
-class MuonOracle(unittest.TestCase):
+class MuonOracle(oracles.OracleTest):
     def setUp(self):
-        scratch = tempfile.TemporaryDirectory()
-        self.addCleanup(scratch.cleanup)
-        self.folder = pathlib.Path(scratch.name)
+        super().setUp()
         words = random.Random(7)
         self.text = self.folder / "text.txt"
         self.text.write_text("".join(words.choices("abcdefgh .", k=20000)))
-
-    def run_chimera(self, *words):
-        result = subprocess.run([CHIMERA, *map(str, words)], capture_output=True, text=True, check=False)
-        self.assertEqual(result.returncode, 0, f"{words}\n{result.stderr}")
 
     def train(self, family, steps, *more):
         """Returns the whole model before training, its batches, and losses and weights of Chimera."""
@@ -112,10 +102,10 @@ class MuonOracle(unittest.TestCase):
                  stages, "--micro-batches", 4, "--micro-batch-size", 2, "--sequence", 16, "--steps", steps, "--dtype",
                  "float64", "--optimizer", "muon", "--learning-rate", RATE, "--learning-rate-shape", "constant",
                  "--warmup", 0, "--weight-decay", DECAY, "--clip", CLIP, *more]
-        self.run_chimera("bench", *words, "--export", self.folder / f"{family}-batches")
+        self.chimera("bench", *words, "--export", self.folder / f"{family}-batches")
         batches = load_file(self.folder / f"{family}-batches" / "batches.safetensors")
         out, metrics = self.folder / f"{family}-out", self.folder / f"{family}.jsonl"
-        self.run_chimera("train", *words, "--transport", "threads", "--metrics", metrics, "--export", out)
+        self.chimera("train", *words, "--transport", "threads", "--metrics", metrics, "--export", out)
         losses = [json.loads(line)["loss"] for line in metrics.read_text().splitlines()]
         weights = {name: value for file in out.glob("*.safetensors") for name, value in load_file(file).items()}
         return model, [{k: v[i] for k, v in batches.items()} for i in range(steps)], losses, weights

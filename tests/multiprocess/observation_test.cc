@@ -17,11 +17,10 @@ using nlohmann::json;
 TEST(TrainingObservationTest, ProcessesWriteATraceTimesAndAPage) {
   const Scratch scratch;
   const std::string times = scratch.path("times.json");
-  const Arguments files = {"--trace",    scratch.path("trace.json"), "--op-times", times,
-                           "--timeline", scratch.path("page.html"),  "--report",   scratch.path("report.html")};
-  const ProgramResult result = run_program(small_training(scratch) +
-                                           Arguments{"--model", "gpt2-tiny", "--stages", "4", "--steps", "10"} + files);
-  ASSERT_EQ(result.exit_code, 0) << result.messages;
+  const Words files = split("--trace {} --op-times {} --timeline {} --report {}", scratch.path("trace.json"), times,
+                            scratch.path("page.html"), scratch.path("report.html"));
+  const ProgramResult result =
+      succeeded(run_program(small_training(scratch) + "--model gpt2-tiny --stages 4 --steps 10" + files));
   EXPECT_FALSE(result.left_files);
 
   const json events = read_json(read_file(scratch.path("trace.json")))["traceEvents"];
@@ -36,10 +35,10 @@ TEST(TrainingObservationTest, ProcessesWriteATraceTimesAndAPage) {
   EXPECT_EQ(ops["optimizer step"].size(), 4U);
   EXPECT_EQ(all_reduces, 8 * 4 * 2) << "two stages a worker";
 
-  const ProgramResult simulated = run_program(
-      {"simulate", "chimera", "--stages", "4", "--micro-batches", "4", "--costs", times, "--format", "json"});
-  ASSERT_EQ(simulated.exit_code, 0) << simulated.messages;
-  EXPECT_GT(read_json(simulated.output)["makespan"].get<double>(), 0);
+  EXPECT_GT(read_json(output_of(
+                split("simulate chimera --stages 4 --micro-batches 4 --costs {} --format json", times)))["makespan"]
+                .get<double>(),
+            0);
   EXPECT_THAT(read_file(scratch.path("page.html")), ::testing::HasSubstr("step "));
   const std::string report = read_file(scratch.path("report.html"));
   EXPECT_THAT(report, ::testing::HasSubstr("gpt2-tiny with chimera"));
@@ -50,12 +49,10 @@ TEST(TrainingObservationTest, ProcessesWriteATraceTimesAndAPage) {
 TEST(TrainingObservationTest, ReportOfAResumedRunHasEarlierSteps) {
   const Scratch scratch;
   const std::string page = scratch.path("report.html");
-  const Arguments run =
-      small_training(scratch) +
-      Arguments{"--model", "gpt2-tiny", "--stages", "2", "--save-every", "2", "--checkpoint", scratch.path("run")};
-  ASSERT_EQ(run_program(run + Arguments{"--steps", "2"}).exit_code, 0);
-  const ProgramResult rest = run_program(run + Arguments{"--steps", "5", "--resume", "auto", "--report", page});
-  ASSERT_EQ(rest.exit_code, 0) << rest.messages;
+  const Words run = small_training(scratch) +
+                    split("--model gpt2-tiny --stages 2 --save-every 2 --checkpoint {}", scratch.path("run"));
+  ASSERT_EQ(run_program(run + "--steps 2").exit_code, 0);
+  succeeded(run_program(run + split("--steps 5 --resume auto --report {}", page)));
   const std::string svg = read_file(page);
   const auto end = svg.find("\" class=\"s0\"");  // end of the loss curve, with a point for each step
   const auto begin = svg.rfind("<path", end);
@@ -68,10 +65,8 @@ TEST(TrainingObservationTest, ReportOfAResumedRunHasEarlierSteps) {
 
 /// Bytes that `chimera model` predicts for the stages of gpt2-tiny in that training.
 json counted_stages() {
-  const ProgramResult result = run_program({"model", "gpt2-tiny", "--stages", "2", "--micro-batch-size", "2",
-                                            "--sequence", "32", "--dtype", "float64", "--format", "json"});
-  EXPECT_EQ(result.exit_code, 0) << result.messages;
-  return read_json(result.output)["stages"];
+  return read_json(output_of(
+      "model gpt2-tiny --stages 2 --micro-batch-size 2 --sequence 32 --dtype float64 --format json"))["stages"];
 }
 
 TEST(TrainingObservationTest, RanksWriteTheirMemory) {
@@ -79,11 +74,11 @@ TEST(TrainingObservationTest, RanksWriteTheirMemory) {
   for (const char* transport : {"processes", "threads"}) {
     const Scratch scratch;
     const std::string file = scratch.path("tensors.json");
-    const ProgramResult result =
-        run_program(small_training(scratch) + Arguments{"--model", "gpt2-tiny", "--schedule", "1f1b", "--stages", "2",
-                                                        "--steps", "2", "--partition", "even", "--transport", transport,
-                                                        "--tensor-memory", file});
-    ASSERT_EQ(result.exit_code, 0) << result.messages;
+    succeeded(run_program(
+        small_training(scratch) +
+        split(
+            "--model gpt2-tiny --schedule 1f1b --stages 2 --steps 2 --partition even --transport {} --tensor-memory {}",
+            transport, file)));
     const json bytes = read_json(read_file(file))["peak_bytes"];
     ASSERT_EQ(bytes.size(), 2U);
     for (std::size_t rank = 0; rank < 2; ++rank) {
@@ -105,8 +100,9 @@ TEST(TrainingObservationTest, AFailedRunLeavesTheFilesOfTheLast) {
   const Scratch scratch;
   const std::string trace = scratch.write("trace.json", "the last trace");
   const ProgramResult result = run_program(
-      small_training(scratch) + Arguments{"--model", "gpt2-tiny", "--stages", "2", "--steps", "20", "--optimizer",
-                                          "sgd", "--learning-rate", "1e100", "--clip", "0", "--trace", trace});
+      small_training(scratch) +
+      split("--model gpt2-tiny --stages 2 --steps 20 --optimizer sgd --learning-rate 1e100 --clip 0 --trace {}",
+            trace));
   EXPECT_EQ(result.exit_code, 1) << result.messages;
   EXPECT_EQ(read_file(trace), "the last trace");
   EXPECT_FALSE(std::filesystem::exists(trace + ".unfinished"));

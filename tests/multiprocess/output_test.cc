@@ -61,11 +61,11 @@ Stream none() { return {}; }
 struct Reader {
   std::string name;
   Stream (*stream)();
-  Arguments flags = {};
+  Words flags = {};
 };
 
-Arguments short_training(const Scratch& scratch) {
-  return small_training(scratch) + Arguments{"--model", "gpt2-tiny", "--stages", "2", "--steps", "4"};
+Words short_training(const Scratch& scratch) {
+  return small_training(scratch) + "--model gpt2-tiny --stages 2 --steps 4";
 }
 
 class TrainingReaderTest : public ::testing::TestWithParam<Reader> {};
@@ -74,10 +74,9 @@ TEST_P(TrainingReaderTest, RunEndsWithAnyReader) {
   const Scratch scratch;
   const Stream stream = GetParam().stream();
   const int descriptor = stream.program.get();
-  const ProgramResult result = ProgramRun(short_training(scratch) + GetParam().flags + Arguments{"--hang-seconds", "3"},
-                                          {.messages = descriptor, .output = descriptor})
-                                   .wait();
-  EXPECT_EQ(result.exit_code, 0);
+  succeeded(ProgramRun(short_training(scratch) + GetParam().flags + "--hang-seconds 3",
+                       {.messages = descriptor, .output = descriptor})
+                .wait());
   EXPECT_EQ(read_metrics(scratch.path("metrics.jsonl")).size(), 4U);
 }
 
@@ -85,8 +84,8 @@ INSTANTIATE_TEST_SUITE_P(
     , TrainingReaderTest,
     ::testing::Values(Reader{"PausedReader", paused_reader}, Reader{"ReaderThatHasGone", reader_that_has_gone},
                       Reader{"StoppedTerminal", stopped_terminal}, Reader{"None", none},
-                      Reader{"PausedReaderOfThreads", paused_reader, {"--transport", "threads"}},
-                      Reader{"ReaderOfThreadsThatHasGone", reader_that_has_gone, {"--transport", "threads"}}),
+                      Reader{"PausedReaderOfThreads", paused_reader, "--transport threads"},
+                      Reader{"ReaderOfThreadsThatHasGone", reader_that_has_gone, "--transport threads"}),
     [](const auto& reader) { return reader.param.name; });
 
 /// The steps of a run, read as they arrive, through a named pipe.
@@ -110,18 +109,16 @@ TEST(TrainingOutputTest, APipeInTheFileSystemHasAllLinesOfMetrics) {
   const std::string path = scratch.path("metrics.jsonl");
   check_system(::mkfifo(path.c_str(), 0600), "make a pipe");
   auto lines = std::async(std::launch::async, [&] { return read_file(path); });  // until the writer closes it
-  const ProgramResult result = ProgramRun(short_training(scratch), {.ranks = 2}).wait();
-  EXPECT_EQ(result.exit_code, 0);
+  succeeded(ProgramRun(short_training(scratch), {.ranks = 2}).wait());
   EXPECT_THAT(lines_of(lines.get()), SizeIs(4));
 }
 
 TEST(TrainingOutputTest, SignalsEndARunWhoseReaderHasPaused) {
-  for (const Arguments& flags : {Arguments{}, Arguments{"--transport", "threads"}}) {
+  for (const Words flags : {"", "--transport threads"}) {
     const Scratch scratch;
     MetricsPipe metrics(scratch.path("metrics.jsonl"));
     const Stream stream = paused_reader();
-    ProgramRun run(short_training(scratch) + flags + Arguments{"--steps", "100000"},
-                   {.messages = stream.program.get()});
+    ProgramRun run(short_training(scratch) + flags + "--steps 100000", {.messages = stream.program.get()});
     metrics.await_step();
     run.send(run.process(), SIGTERM);
     const ProgramResult result = run.wait();
@@ -147,22 +144,21 @@ TEST(TrainingOutputTest, ProgressOnATerminalHasTheTimeOfDay) {
   const winsize size{.ws_row = 24, .ws_col = 140, .ws_xpixel = 0, .ws_ypixel = 0};
   ASSERT_EQ(::openpty(&ends[0], &ends[1], nullptr, nullptr, &size), 0);
   Stream terminal{FileDescriptor(ends[0]), FileDescriptor(ends[1])};
-  ProgramRun(small_training(scratch) + Arguments{"--model", "gpt2-tiny", "--schedule", "none", "--steps", "2"},
+  ProgramRun(small_training(scratch) + "--model gpt2-tiny --schedule none --steps 2",
              {.environment = {"TERM=xterm"}, .messages = terminal.program.get()})
       .wait();
   terminal.program = FileDescriptor();
   std::string shown;
   std::array<char, 4096> buffer{};
-  for (ssize_t count = 0; (count = ::read(terminal.reader.get(), buffer.data(), buffer.size())) > 0;) {
+  for (ssize_t count = 0; (count = ::read(terminal.reader.get(), buffer.data(), buffer.size())) > 0;)
     shown.append(buffer.data(), static_cast<std::size_t>(count));
-  }
   EXPECT_THAT(shown, ::testing::ContainsRegex("ETA 0 s  [0-9][0-9]:[0-9][0-9]:[0-9][0-9]"));
 }
 
 TEST(TrainingOutputTest, FullDiskIsReportedButDelaysNoStep) {
   const Scratch scratch;
-  const auto trained = run_program(small_training(scratch) + Arguments{"--model", "gpt2-tiny", "--stages", "2",
-                                                                       "--steps", "3", "--metrics", "/dev/full"});
+  const auto trained =
+      run_program(small_training(scratch) + "--model gpt2-tiny --stages 2 --steps 3 --metrics /dev/full");
   EXPECT_EQ(trained.exit_code, 1) << "lines are missing";
   EXPECT_THAT(trained.messages, HasSubstr("step 3/3"));
   EXPECT_THAT(complaints(trained), ElementsAre("chimera: --metrics /dev/full: No space left on device; training "

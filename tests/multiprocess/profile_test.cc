@@ -18,10 +18,9 @@ const std::string kP100File = testing::source_path("/machines/p100-aries.json");
 TEST(TrainingProfileTest, MeasuresWhatItReads) {
   const Scratch scratch;
   const std::string here = scratch.path("here.json");
-  const ProgramResult result =
-      run_program({"profile", "--model", "gpt2-tiny,bert-tiny", "--micro-batch-sizes", "1,2", "--sequence", "16",
-                   "--seconds", "0.2", "--name", "here", "--output", here});
-  ASSERT_EQ(result.exit_code, 0) << result.messages;
+  const ProgramResult result = succeeded(run_program(split(
+      "profile --model gpt2-tiny,bert-tiny --micro-batch-sizes 1,2 --sequence 16 --seconds 0.2 --name here --output {}",
+      here)));
   EXPECT_THAT(result.output, HasSubstr("bert-tiny    head              2"));
   const json machine = read_json(read_file(here));
   const bool shares = machine["cores"] > 1;  // two ranks share layers
@@ -54,19 +53,29 @@ TEST(TrainingProfileTest, MeasuresWhatItReads) {
   EXPECT_GT(machine["matrix_flops"]["float32"], machine["matrix_flops"]["float64"]);
   EXPECT_FALSE(result.left_files);
 
-  const ProgramResult merged = run_program({"profile", "--merge", here, here, "--name", "both", "--format", "json"});
-  ASSERT_EQ(merged.exit_code, 0) << merged.messages;
-  EXPECT_EQ(read_json(merged.output)["name"], "both");
-  EXPECT_EQ(read_json(merged.output)["layers"].size(), machine["layers"].size());
+  const std::string merged = output_of(split("profile --merge {} {} --name both --format json", here, here));
+  EXPECT_EQ(read_json(merged)["name"], "both");
+  EXPECT_EQ(read_json(merged)["layers"].size(), machine["layers"].size());
+}
+
+TEST(TrainingProfileTest, AModelOfFewPositionsIsMeasuredAndPlannedWithThem) {
+  const Scratch scratch;
+  const std::string model = scratch.write("short.toml",
+                                          "family = \"gpt2\"\nlayers = 2\nhidden = 32\nheads = 4\n"
+                                          "vocabulary = 256\npositions = 16\nfeed_forward = 128\ntied = true\n");
+  const std::string here = scratch.path("here.json");
+  succeeded(run_program(
+      split("profile --model {} --micro-batch-sizes 1,2 --seconds 0.1 --tensor-parallel 1 --output {}", model, here)));
+  EXPECT_EQ(read_json(read_file(here))["layers"][0]["sequence"], 16);
+  succeeded(run_program(split("plan --model {} --workers 2 --mini-batch 4 --machine {}", model, here)));
 }
 
 TEST(TrainingProfileTest, MeasuresTheLinksBetweenTwoHosts) {
   const Scratch scratch;
   const std::string cluster = scratch.path("cluster.json");
-  const ProgramResult result = run_program({"launch", "--nproc", "2", "--", "profile", "--between", kP100File,
-                                            "--seconds", "0.2", "--name", "both", "--output", cluster});
-  ASSERT_EQ(result.exit_code, 0) << result.messages;
-  EXPECT_THAT(result.output, HasSubstr("line - sums"));
+  EXPECT_THAT(output_of(split("launch --nproc 2 -- profile --between {} --seconds 0.2 --name both --output {}",
+                              kP100File, cluster)),
+              HasSubstr("line - sums"));
   json machine = read_json(read_file(cluster));
   json before = read_json(read_file(kP100File));
   EXPECT_EQ(machine["name"], "both");
@@ -81,32 +90,32 @@ TEST(TrainingProfileTest, MeasuresTheLinksBetweenTwoHosts) {
 
 TEST(ProfileRefusalTest, Flags) {
   for (const auto& [flags, words] : std::vector<Refusal>{
-           {{"--model", "gpt3"}, {"unknown model 'gpt3'", "gpt2"}},
-           {{"--sequence", "4096"}, {"--sequence 4096 is more than the 1024 positions of model 'gpt2-mini'"}},
-           {{"--sequence", "0"}, {"--sequence 0", "at least 1"}},
-           {{"--micro-batch-sizes", "4,2"}, {"--micro-batch-sizes: give ascending whole numbers"}},
-           {{"--tensor-parallel", "4096"}, {"--tensor-parallel 4096: only"}},
-           {{"--tensor-parallel", "0"}, {"--tensor-parallel 0: give whole numbers from 1 on"}},
-           {{"--micro-batch-sizes", "0"}, {"--micro-batch-sizes: give ascending whole numbers"}},
-           {{"--threads", "100000"}, {"--threads 100000", "cores"}},
-           {{"--dtype", "float16"}, {"float16"}},
-           {{"--seconds", "-1"}, {"--seconds: '-1' is not a number of at least 0"}},
-           {{"--merge", kP100File, kP100File, "--threads", "1"}, {"--threads: --merge measures nothing"}},
+           {"--model gpt3", {"unknown model 'gpt3'", "gpt2"}},
+           {"--sequence 4096", {"--sequence 4096 is more than the 1024 positions of model 'gpt2-mini'"}},
+           {"--sequence 0", {"--sequence 0", "at least 1"}},
+           {"--micro-batch-sizes 4,2", {"--micro-batch-sizes: give ascending whole numbers"}},
+           {"--tensor-parallel 4096", {"--tensor-parallel 4096: only"}},
+           {"--tensor-parallel 0", {"--tensor-parallel 0: give whole numbers from 1 on"}},
+           {"--micro-batch-sizes 0", {"--micro-batch-sizes: give ascending whole numbers"}},
+           {"--threads 100000", {"--threads 100000", "cores"}},
+           {"--dtype float16", {"float16"}},
+           {"--seconds -1", {"--seconds: '-1' is not a number of at least 0"}},
+           {split("--merge {} {} --threads 1", kP100File, kP100File), {"--threads: --merge measures nothing"}},
            {{"--merge", kP100File}, {"a single profile needs no merging"}},
            {{"--merge", kP100File, testing::source_path("/machines/v100-nvlink.json")},
             {"differ in workers_per_node: 1 and 8"}},
            {{"--between", kP100File}, {"--between measures from one host to another", "chimera launch --hosts a,b"}},
            {{"--between", kP100File, "--merge", kP100File, kP100File},
             {"--hosts, --between and --merge are three ways to a profile"}},
-           {{"--interface", "lo"}, {"--interface belongs to --hosts or --between"}},
+           {"--interface lo", {"--interface belongs to --hosts or --between"}},
            {{"--merge", kP100File, "missing.json"}, {"machine profile missing.json: cannot be read"}},
        }) {
-    expect_refusal({Arguments{"profile"} + flags, words});
+    expect_refusal({Words{"profile"} + flags, words});
   }
 }
 
 TEST(ValidateRefusalTest, NamesTheBenchmark) {
-  expect_refusal({.arguments = {"bench", "--validate"}, .words = {"build/benchmarks/validate"}});
+  expect_refusal({.arguments = "bench --validate", .words = {"build/benchmarks/validate"}});
 }
 
 }  // namespace

@@ -20,11 +20,8 @@ using ::testing::UnorderedElementsAre;
 
 const fs::path kRecipes = testing::source_path("/recipes");
 
-json recipe_dry_run(const Arguments& flags) {
-  const ProgramResult result =
-      run_program(Arguments{"train", "--dry-run", "--format", "json", "--machine", "h100-80gb"} + flags);
-  EXPECT_EQ(result.exit_code, 0) << result.messages;
-  return try_json(result.output);
+json recipe_dry_run(const Words& flags) {
+  return try_json(output_of("train --dry-run --format json --machine h100-80gb" + flags));
 }
 
 TEST(RecipeTest, EachTrainsOnTheStatedSamples) {
@@ -43,14 +40,15 @@ TEST(RecipeTest, IsAnAliasOfConfig) {
   const std::string recipe = kRecipes / "nanogpt-cpu.toml";
   const json by_recipe = recipe_dry_run({"--recipe", recipe});
   EXPECT_EQ(by_recipe["stages"], recipe_dry_run({"--config", recipe})["stages"]);
-  EXPECT_EQ(recipe_dry_run({"--recipe", recipe, "--micro-batches", "8"})["mini_batch"], 24) << "flags count more";
+  EXPECT_EQ(recipe_dry_run(split("--recipe {} --micro-batches 8", recipe))["mini_batch"], 24) << "flags count more";
+  EXPECT_EQ(recipe_dry_run(split("--recipe {} --mini-batch 24", recipe))["mini_batch"], 24) << "another flag for it";
 }
 
 TEST(RecipeTest, FewerStepsShortenTheWarmUp) {
   for (const fs::directory_entry& entry : fs::directory_iterator(kRecipes)) {
     if (entry.path().extension() != ".toml") continue;
-    const ProgramResult result = run_program(
-        {"train", "--dry-run", "--machine", "h100-80gb", "--recipe", entry.path().string(), "--steps", "20"});
+    const ProgramResult result =
+        run_program(split("train --dry-run --machine h100-80gb --recipe {} --steps 20", entry.path().string()));
     EXPECT_EQ(result.exit_code, 0) << result.messages;
     EXPECT_THAT(result.messages, HasSubstr("--warmup "));
     EXPECT_THAT(result.output, HasSubstr("\nsteps = 20\n"));
@@ -59,9 +57,9 @@ TEST(RecipeTest, FewerStepsShortenTheWarmUp) {
 
 TEST(TrainingRecipeTest, SmallRecipeTrains) {
   const Scratch scratch;
-  const ProgramResult result = run_program({"train", "--recipe", kRecipes / "nanogpt-cpu.toml", "--data",
-                                            scratch.write("text.txt", sample_text()), "--steps", "4", "--warmup", "2",
-                                            "--metrics", scratch.path("metrics")});
+  const ProgramResult result =
+      run_program(split("train --recipe {} --data {} --steps 4 --warmup 2 --metrics {}", kRecipes / "nanogpt-cpu.toml",
+                        scratch.write("text.txt", sample_text()), scratch.path("metrics")));
   ASSERT_EQ(result.exit_code, 0) << result.messages;
   const auto steps = read_metrics(scratch.path("metrics"));
   ASSERT_EQ(steps.size(), 4U);
@@ -76,17 +74,16 @@ TEST(TrainingRecipeTest, FineTunesATrainedModel) {
   const std::string text = scratch.write("text.txt", sample_text());
   const std::string tokenizer = scratch.path("learned.json");
   const std::string folder = scratch.path("model");
-  ASSERT_EQ(run_program({"tokenizer", "train", "--vocabulary", "300", text, "--output", tokenizer}).exit_code, 0);
+  ASSERT_EQ(run_program(split("tokenizer train --vocabulary 300 {} --output {}", text, tokenizer)).exit_code, 0);
   const auto few_steps = [&](const std::string& metrics) {
-    return Arguments{"--data", text,        "--validation",       text, "--steps", "2", "--warmup",
-                     "1",      "--metrics", scratch.path(metrics)};
+    return split("--data {} --validation {} --steps 2 --warmup 1 --metrics {}", text, text, scratch.path(metrics));
   };
-  const ProgramResult trained = run_program(Arguments{"train", "--recipe", kRecipes / "llama-mini.toml", "--tokenizer",
-                                                      tokenizer, "--vocabulary", "300", "--export", folder} +
-                                            few_steps("trained"));
-  ASSERT_EQ(trained.exit_code, 0) << trained.messages;
+  const ProgramResult trained =
+      succeeded(run_program(split("train --recipe {} --tokenizer {} --vocabulary 300 --export {}",
+                                  kRecipes / "llama-mini.toml", tokenizer, folder) +
+                            few_steps("trained")));
   const ProgramResult tuned =
-      run_program(Arguments{"train", "--recipe", kRecipes / "fine-tune.toml", "--from", folder} + few_steps("tuned"));
+      run_program(split("train --recipe {} --from {}", kRecipes / "fine-tune.toml", folder) + few_steps("tuned"));
   ASSERT_EQ(tuned.exit_code, 0) << tuned.messages;
   const auto last_loss = [&](const std::string& metrics) {
     return read_metrics(scratch.path(metrics)).back()["validation_loss"].get<double>();

@@ -24,25 +24,13 @@ using ::testing::StartsWith;
 
 constexpr int kSaved = 75;  // EX_TEMPFAIL
 
-const Arguments kRecoveryChimera = {"--schedule", "chimera", "--stages", "4", "--micro-batches", "8"};
-const Arguments kRecoveryThreads = {"--schedule",      "1f1b", "--stages",    "2",      "--micro-batches", "4",
-                                    "--data-parallel", "2",    "--transport", "threads"};
-const Arguments kUnpipelined = {"--schedule", "none", "--micro-batches", "8"};
+const Words kRecoveryChimera = "--schedule chimera --stages 4 --micro-batches 8";
+const Words kRecoveryThreads = "--schedule 1f1b --stages 2 --micro-batches 4 --data-parallel 2 --transport threads";
+const Words kUnpipelined = "--schedule none --micro-batches 8";
 
 /// 8 micro-batches per step over all groups, in canonical order.
-Arguments canonical_training(const Scratch& scratch, const Arguments& flags) {
-  return small_training(scratch) + flags +
-         Arguments{"--model", "gpt2-tiny", "--steps", "8", "--reduction", "canonical", "--dropout", "0.1"};
-}
-
-using Hashes = std::vector<std::pair<std::int64_t, std::string>>;
-
-Hashes hashes_in(const Scratch& scratch) {
-  Hashes hashes;
-  for (const auto& line : read_metrics(scratch.path("metrics.jsonl"))) {
-    hashes.emplace_back(line.at("step"), line.at("parameters_hash"));
-  }
-  return hashes;
+Words canonical_training(const Scratch& scratch, const Words& flags) {
+  return small_training(scratch) + flags + "--model gpt2-tiny --steps 8 --reduction canonical --dropout 0.1";
 }
 
 /// Hashes of the undisturbed run, on one worker.
@@ -55,13 +43,13 @@ const Hashes& without_faults() {
   return hashes;
 }
 
-ProgramResult run_with(const Arguments& arguments, const std::string& fault, int ranks) {
+ProgramResult run_with(const Words& arguments, const std::string& fault, int ranks) {
   return ProgramRun(arguments, {.environment = {"CHIMERA_FAULT=" + fault}, .ranks = ranks}).wait();
 }
 
 struct Request {
   std::string fault;
-  Arguments flags;
+  Words flags;
   int ranks;  // processes besides the launcher
 };
 
@@ -83,7 +71,7 @@ TEST(TrainingRequestTest, RunBeforeItsStartAsksForARetry) {
   const FileDescriptor write_end(ends[1]);
   for (const int signal_number : {SIGTERM, SIGUSR1, SIGUSR2, SIGHUP}) {
     const Scratch scratch;
-    ProgramRun run(small_training(scratch) + Arguments{"--schedule", "-", "--checkpoint", scratch.path("run")},
+    ProgramRun run(small_training(scratch) + split("--schedule - --checkpoint {}", scratch.path("run")),
                    {.in_process = [&] { ::dup2(read_end.get(), STDIN_FILENO); }});
     while (!catches(run.process(), signal_number)) run.watch_for(std::chrono::milliseconds(1));
     run.send(run.process(), signal_number);
@@ -99,16 +87,14 @@ TEST(TrainingRequestTest, SignaledRunSavesAndResumesOnAnotherLayout) {
         Request{"terminate@backward:1:17", kRecoveryThreads, 0}, Request{"terminate@step:0:5", kUnpipelined, 0}}) {
     SCOPED_TRACE(fault);
     const Scratch scratch;
-    const Arguments saves = {"--checkpoint", scratch.path("run"), "--resume", "auto"};
+    const Words saves = split("--checkpoint {} --resume auto", scratch.path("run"));
     const ProgramResult asked = run_with(canonical_training(scratch, flags + saves), fault, ranks);
     EXPECT_EQ(asked.exit_code, kSaved) << asked.messages;
     EXPECT_THAT(asked.messages, HasSubstr("chimera: ended by a signal; step "));
     const auto done = hashes_in(scratch).size();
     EXPECT_GE(done, 2U);
     EXPECT_LT(done, 8U);
-    const ProgramResult rest = run_program(canonical_training(scratch, kRecoveryThreads + saves));
-    EXPECT_EQ(rest.exit_code, 0) << rest.messages;
-    EXPECT_THAT(rest.output,
+    EXPECT_THAT(output_of(canonical_training(scratch, kRecoveryThreads + saves)),
                 HasSubstr("continues from " + scratch.path("run") + "/step-0000000" + std::to_string(done)));
     EXPECT_EQ(hashes_in(scratch), without_faults());
   }
@@ -127,11 +113,10 @@ TEST(TrainingRestartTest, FailedRunRestartsWithTheSameNumbers) {
         Failure{"kill@start:2", "rank 2 was killed by signal 9 .Killed."}}) {
     SCOPED_TRACE(fault);
     const Scratch scratch;
-    const ProgramResult result =
-        run_with(canonical_training(scratch, kRecoveryChimera + Arguments{"--checkpoint", scratch.path("run"),
-                                                                          "--save-every", "2", "--max-restarts", "1"}),
-                 fault, 4);
-    EXPECT_EQ(result.exit_code, 0) << result.messages;
+    const ProgramResult result = succeeded(run_with(
+        canonical_training(
+            scratch, kRecoveryChimera + split("--checkpoint {} --save-every 2 --max-restarts 1", scratch.path("run"))),
+        fault, 4));
     EXPECT_EQ(result.orphans, 0);
     EXPECT_THAT(complaints(result),
                 ElementsAre(MatchesRegex("chimera: " + line), StartsWith("chimera: restart 1 of 1: ")));
@@ -141,11 +126,10 @@ TEST(TrainingRestartTest, FailedRunRestartsWithTheSameNumbers) {
 
 TEST(TrainingRestartTest, RecoverRestartMeansThreeRestarts) {
   const Scratch scratch;
-  const ProgramResult result =
-      run_with(canonical_training(scratch, kRecoveryChimera + Arguments{"--checkpoint", scratch.path("run"),
-                                                                        "--save-every", "2", "--recover", "restart"}),
-               "kill@step:3:7", 4);
-  EXPECT_EQ(result.exit_code, 0) << result.messages;
+  const ProgramResult result = succeeded(run_with(
+      canonical_training(
+          scratch, kRecoveryChimera + split("--checkpoint {} --save-every 2 --recover restart", scratch.path("run"))),
+      "kill@step:3:7", 4));
   EXPECT_THAT(complaints(result), ElementsAre(::testing::_, StartsWith("chimera: restart 1 of 3: ")));
   EXPECT_THAT(result.output, HasSubstr("\nsaved " + scratch.path("run/step-")));
 }
@@ -153,21 +137,21 @@ TEST(TrainingRestartTest, RecoverRestartMeansThreeRestarts) {
 TEST(TrainingRestartTest, AFailedRunWithoutACheckpointStartsAgain) {
   const Scratch scratch;
   const std::string folder = scratch.path("my run");
-  const Arguments training = canonical_training(scratch, kRecoveryChimera + Arguments{"--checkpoint", folder});
+  const Words training = canonical_training(scratch, kRecoveryChimera + Words{"--checkpoint", folder});
   const ProgramResult result = run_with(training, "kill@step:3:7", 4);
   EXPECT_EQ(result.exit_code, 1);
   EXPECT_THAT(result.messages, HasSubstr("\n  newest checkpoint: none\n  start again: chimera train --data "));
   EXPECT_THAT(result.messages, ::testing::Not(HasSubstr("--resume")));
   EXPECT_THAT(result.messages, HasSubstr("\n  why: chimera diagnose '" + folder + "'\n"));
-  const ProgramResult whole = run_program(training + Arguments{"--overwrite"});
+  const ProgramResult whole = run_program(training + "--overwrite");
   EXPECT_THAT(whole.output, HasSubstr("chimera generate --from '" + folder + "' --prompt TEXT"));
 }
 
 TEST(TrainingRestartTest, AFailedRunSaysHowToContinue) {
   const Scratch scratch;
   const std::string folder = scratch.path("run");
-  const Arguments training =
-      canonical_training(scratch, kRecoveryChimera + Arguments{"--checkpoint", folder, "--save-every", "2"});
+  const Words training =
+      canonical_training(scratch, kRecoveryChimera + split("--checkpoint {} --save-every 2", folder));
   const ProgramResult result = run_with(training, "kill@step:3:7", 4);
   EXPECT_EQ(result.exit_code, 1);
   EXPECT_THAT(result.messages, HasSubstr("\n  last: "));
@@ -176,11 +160,10 @@ TEST(TrainingRestartTest, AFailedRunSaysHowToContinue) {
   EXPECT_THAT(result.messages, HasSubstr(" --resume auto\n  why: chimera diagnose " + folder + "\n"));
   EXPECT_EQ(run_program({"diagnose", folder}).exit_code, 0);
   EXPECT_THAT(run_program({"diagnose", folder}).output, HasSubstr("\nnewest checkpoint: " + folder + "/step-"));
-  const auto of_failed = read_json(run_program({"diagnose", folder, "--format", "json"}).output).at("speed");
+  const auto of_failed = read_json(run_program(split("diagnose {} --format json", folder)).output).at("speed");
   EXPECT_GE(of_failed.at("steps"), 3);
   EXPECT_GT(of_failed.at("seconds").at("ops"), 0);
-  const ProgramResult rest = run_program(training + Arguments{"--resume", "auto"});
-  EXPECT_EQ(rest.exit_code, 0) << rest.messages;
+  succeeded(run_program(training + "--resume auto"));
   const std::string ended = run_program({"diagnose", folder}).output;
   EXPECT_THAT(ended, HasSubstr(folder + ": the last run has ended well\n"));
   EXPECT_THAT(ended, HasSubstr("simulated with these ops "));
@@ -190,11 +173,11 @@ TEST(TrainingRestartTest, AFailedRunSaysHowToContinue) {
 
 TEST(TrainingRestartTest, ARankThatStopsIsReplacedLikeOneThatDies) {
   const Scratch scratch;
-  const ProgramResult result = run_with(
-      canonical_training(scratch, kRecoveryChimera + Arguments{"--checkpoint", scratch.path("run"), "--save-every", "2",
-                                                               "--max-restarts", "1", "--hang-seconds", "0.5"}),
-      "stop@backward:2:14", 4);
-  EXPECT_EQ(result.exit_code, 0) << result.messages;
+  const ProgramResult result = succeeded(run_with(
+      canonical_training(scratch,
+                         kRecoveryChimera + split("--checkpoint {} --save-every 2 --max-restarts 1 --hang-seconds 0.5",
+                                                  scratch.path("run"))),
+      "stop@backward:2:14", 4));
   EXPECT_THAT(complaints(result),
               ElementsAre(MatchesRegex("chimera: rank 2 has made no progress for .*: stopped by a signal at .*"),
                           StartsWith("chimera: restart 1 of 1: ")));
@@ -203,10 +186,10 @@ TEST(TrainingRestartTest, ARankThatStopsIsReplacedLikeOneThatDies) {
 
 TEST(TrainingRestartTest, StepThatAlwaysFailsEndsTheRun) {
   const Scratch scratch;
-  const ProgramResult result =
-      run_with(canonical_training(scratch, kRecoveryChimera + Arguments{"--checkpoint", scratch.path("run"),
-                                                                        "--save-every", "100", "--max-restarts", "9"}),
-               "throw@step:1:2:0", 4);
+  const ProgramResult result = run_with(
+      canonical_training(
+          scratch, kRecoveryChimera + split("--checkpoint {} --save-every 100 --max-restarts 9", scratch.path("run"))),
+      "throw@step:1:2:0", 4);
   EXPECT_EQ(result.exit_code, 1);
   EXPECT_THAT(result.messages, HasSubstr("chimera: restart 2 of 9: no checkpoint yet, starts again after step 0\n"));
   EXPECT_THAT(complaints(result).back(),
@@ -219,8 +202,8 @@ TEST(TrainingNonFiniteTest, NonFiniteStepIsSkippedOnRequest) {
     SCOPED_TRACE(fault);
     const Scratch scratch;
     const ProgramResult result =
-        run_with(canonical_training(scratch, layout + Arguments{"--non-finite", "skip", "--checkpoint",
-                                                                scratch.path("run"), "--save-every", "3"}),
+        run_with(canonical_training(
+                     scratch, layout + split("--non-finite skip --checkpoint {} --save-every 3", scratch.path("run"))),
                  fault, ranks);
     EXPECT_EQ(result.exit_code, 0) << result.messages;
     EXPECT_THAT(complaints(result),
@@ -235,34 +218,33 @@ TEST(TrainingNonFiniteTest, NonFiniteStepIsSkippedOnRequest) {
       EXPECT_EQ(steps[i].at("grad_norm").is_null(), steps[i].contains("skipped"));
     }
     EXPECT_EQ(skipped, 1U);
-    const auto last = read_json(run_program({"checkpoint", "show", scratch.path("run"), "--format", "json"}).output);
+    const auto last = read_json(run_program(split("checkpoint show {} --format json", scratch.path("run"))).output);
     EXPECT_EQ(last.at("run").at("progress").at("updates"), 7);
   }
 }
 
 TEST(TrainingNonFiniteTest, RolledBackRunEndsLikeTheUndisturbed) {
   const Scratch scratch;
-  const Arguments saves = {"--checkpoint", scratch.path("run"), "--save-every",   "2",
-                           "--non-finite", "rollback",          "--max-restarts", "2"};
-  const ProgramResult result = run_with(canonical_training(scratch, kRecoveryChimera + saves), "nan@backward:1:18", 4);
-  EXPECT_EQ(result.exit_code, 0) << result.messages;
+  const Words saves =
+      split("--checkpoint {} --save-every 2 --non-finite rollback --max-restarts 2", scratch.path("run"));
+  succeeded(run_with(canonical_training(scratch, kRecoveryChimera + saves), "nan@backward:1:18", 4));
   EXPECT_EQ(hashes_in(scratch), without_faults());
   const Scratch other;
-  const ProgramResult again = run_with(
-      canonical_training(other, kRecoveryChimera + Arguments{"--checkpoint", other.path("run"), "--save-every", "100",
-                                                             "--non-finite", "rollback", "--max-restarts", "2"}),
-      "nan@backward:1:18:0", 4);
-  EXPECT_EQ(again.exit_code, 0) << again.messages;
+  const ProgramResult again = succeeded(run_with(
+      canonical_training(
+          other, kRecoveryChimera + split("--checkpoint {} --save-every 100 --non-finite rollback --max-restarts 2",
+                                          other.path("run"))),
+      "nan@backward:1:18:0", 4));
   EXPECT_THAT(again.messages, HasSubstr(" makes no update\n")) << "the same step, a second time";
 }
 
 /// The update overflows; no loss has shown that yet.
 TEST(TrainingNonFiniteTest, CheckpointsAreFinite) {
   const Scratch scratch;
-  const ProgramResult result =
-      run_program(small_training(scratch) + Arguments{"--model", "gpt2-tiny", "--schedule", "none", "--steps", "1",
-                                                      "--learning-rate", "1e100", "--dtype", "float32", "--checkpoint",
-                                                      scratch.path("run")});
+  const ProgramResult result = run_program(
+      small_training(scratch) +
+      split("--model gpt2-tiny --schedule none --steps 1 --learning-rate 1e100 --dtype float32 --checkpoint {}",
+            scratch.path("run")));
   EXPECT_EQ(result.exit_code, 1);
   EXPECT_THAT(result.messages, HasSubstr("the checkpoint of step 1 is not saved: transformer."));
   EXPECT_THAT(result.messages, HasSubstr(" is not finite"));
@@ -271,14 +253,14 @@ TEST(TrainingNonFiniteTest, CheckpointsAreFinite) {
 
 struct Recorded {
   std::string fault;
-  Arguments flags;
+  Words flags;
   int ranks;
   bool is_inferred;  // no rank reported its own failure
   std::string op;    // a regular expression
 };
 
 TEST(TrainingFlightRecordTest, NamesTheFailedRankAndItsOp) {
-  const Arguments hangs = {"--hang-seconds", "0.5"};
+  const Words hangs = "--hang-seconds 0.5";
   for (const auto& [fault, flags, ranks, is_inferred, op] :
        {Recorded{"kill@backward:2:14", kRecoveryChimera, 4, false, "[12]B[0-7] in step [1-3]"},
         Recorded{"throw@forward:2:9", kRecoveryChimera, 4, false, "[12]F[0-7]"},
@@ -287,9 +269,8 @@ TEST(TrainingFlightRecordTest, NamesTheFailedRankAndItsOp) {
     SCOPED_TRACE(fault);
     const Scratch scratch;
     const std::string folder = scratch.path("run");
-    EXPECT_EQ(run_with(canonical_training(scratch, flags + Arguments{"--checkpoint", folder}), fault, ranks).exit_code,
-              1);
-    const auto json = read_json(run_program({"diagnose", folder, "--format", "json"}).output);
+    EXPECT_EQ(run_with(canonical_training(scratch, flags + Words{"--checkpoint", folder}), fault, ranks).exit_code, 1);
+    const auto json = read_json(run_program(split("diagnose {} --format json", folder)).output);
     EXPECT_EQ(json.at("guilty"), 2);
     EXPECT_EQ(json.at("inferred"), is_inferred);
     EXPECT_THAT(json.at("op").get<std::string>(), MatchesRegex(op));
@@ -300,7 +281,7 @@ TEST(TrainingFlightRecordTest, NamesTheFailedRankAndItsOp) {
 
 TEST(TrainingFlightRecordTest, IsRemovedAfterASuccessfulRun) {
   const Scratch scratch;
-  const Arguments records = {"--flight-record", scratch.path("records")};
+  const Words records = {"--flight-record", scratch.path("records")};
   EXPECT_EQ(run_program(canonical_training(scratch, kRecoveryChimera + records)).exit_code, 0);
   const ProgramResult nothing = run_program({"diagnose", scratch.path("records")});
   EXPECT_EQ(nothing.exit_code, 2);

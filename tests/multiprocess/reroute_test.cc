@@ -22,27 +22,18 @@ using ::testing::MatchesRegex;
 using ::testing::Not;
 using ::testing::StartsWith;
 
-const Arguments kFourStages = {"--stages", "4", "--micro-batches", "8"};
-const Arguments kFourPipelines = Arguments{"--schedule", "chimera", "--pipelines", "4"} + kFourStages;
-const Arguments kTwoGroupsOf1f1b = {"--schedule",      "1f1b", "--stages",        "2",
-                                    "--micro-batches", "4",    "--data-parallel", "2"};
-const Arguments kTwoGroupsOfChimera = {"--schedule",      "chimera", "--stages",        "2",
-                                       "--micro-batches", "4",       "--data-parallel", "2"};
-const Arguments kReroute = {"--recover", "reroute"};
-const Arguments kShards = {"--shard-optimizer"};
+constexpr const char* kWorkers = "workers";  // A run without lost ranks does not have this field
+const Words kFourStages = "--stages 4 --micro-batches 8";
+const Words kFourPipelines = "--schedule chimera --pipelines 4" + kFourStages;
+const Words kTwoGroupsOf1f1b = "--schedule 1f1b --stages 2 --micro-batches 4 --data-parallel 2";
+const Words kTwoGroupsOfChimera = "--schedule chimera --stages 2 --micro-batches 4 --data-parallel 2";
+const Words kReroute = "--recover reroute";
+const Words kShards = {"--shard-optimizer"};
 
 /// 8 micro-batches per step in canonical order.
-Arguments rerouted_training(const Scratch& scratch, const Arguments& flags) {
-  return small_training(scratch) + flags + Arguments{"--model",          "gpt2-tiny", "--steps",   "8",
-                                                     "--reduction",      "canonical", "--dropout", "0.1",
-                                                     "--validate-every", "3"};
-}
-
-/// Metrics without the number of workers, which a run without lost ranks does not have.
-std::vector<nlohmann::json> numbers_of_steps(const Scratch& scratch) {
-  std::vector<nlohmann::json> numbers = numbers_in(scratch);
-  for (nlohmann::json& line : numbers) line.erase("workers");
-  return numbers;
+Words rerouted_training(const Scratch& scratch, const Words& flags) {
+  return small_training(scratch) + flags +
+         "--model gpt2-tiny --steps 8 --reduction canonical --dropout 0.1 --validate-every 3";
 }
 
 /// Number of workers of each step.
@@ -53,20 +44,19 @@ std::vector<int> workers_of_steps(const Scratch& scratch) {
 }
 
 /// Metrics of the undisturbed run, in one process.
-std::vector<nlohmann::json> numbers_without_losses(const Arguments& flags) {
+std::vector<nlohmann::json> numbers_without_losses(const Words& flags) {
   const Scratch scratch;
-  const Arguments run = kTwoGroupsOf1f1b + flags + Arguments{"--transport", "threads"};
-  EXPECT_EQ(run_program(rerouted_training(scratch, run)).exit_code, 0);
+  EXPECT_EQ(run_program(rerouted_training(scratch, kTwoGroupsOf1f1b + flags + "--transport threads")).exit_code, 0);
   return numbers_in(scratch);
 }
 
-ProgramResult run_with_faults(const Arguments& arguments, const std::string& faults) {
+ProgramResult run_with_faults(const Words& arguments, const std::string& faults) {
   return ProgramRun(arguments, {.environment = {"CHIMERA_FAULT=" + faults}, .ranks = 4}).wait();
 }
 
 struct Detour {
   const char* faults;
-  Arguments flags;
+  Words flags;
   int workers = 0;  // Left at the end
 };
 
@@ -77,11 +67,10 @@ TEST_P(TrainingRerouteTest, RunEqualsTheUndisturbedRunAndLosesNoStep) {
   const auto& [faults, flags, workers] = GetParam();
   const Scratch scratch;
   const ProgramResult result =
-      run_with_faults(rerouted_training(scratch, flags + kReroute + Arguments{"--hang-seconds", "1"}), faults);
+      run_with_faults(rerouted_training(scratch, flags + kReroute + "--hang-seconds 1"), faults);
   EXPECT_EQ(result.exit_code, 0) << result.messages;
-  EXPECT_EQ(result.orphans, 0);
-  EXPECT_FALSE(result.left_files);
-  EXPECT_EQ(numbers_of_steps(scratch), undisturbed);
+  expect_clean(result);
+  EXPECT_EQ(numbers_in(scratch, kWorkers), undisturbed);
   const std::vector<int> left = workers_of_steps(scratch);
   EXPECT_EQ(left.front(), 4);
   EXPECT_EQ(left.back(), workers);
@@ -90,27 +79,25 @@ TEST_P(TrainingRerouteTest, RunEqualsTheUndisturbedRunAndLosesNoStep) {
 
 INSTANTIATE_TEST_SUITE_P(
     Of, TrainingRerouteTest,
-    ::testing::Values(
-        Detour{"kill@step:2:4", Arguments{"--schedule", "chimera"} + kFourStages, 3},
-        // The rank that writes the metrics, and then the rank that writes them after it
-        Detour{"kill@backward:0:13,kill@vote:1:5", Arguments{"--schedule", "chimera-zb"} + kFourStages, 2},
-        Detour{"kill@updated:0:4", Arguments{"--schedule", "chimera"} + kFourStages, 3},
-        Detour{"stop@backward:3:14", Arguments{"--schedule", "chimera"} + kFourStages, 3},
-        Detour{"kill@backward:1:20,kill@leave:0:1", Arguments{"--schedule", "chimera"} + kFourStages, 2},
-        Detour{"kill@step:1:3,kill@backward:2:22", kTwoGroupsOf1f1b, 2},
-        Detour{"kill@step:1:3,kill@step:3:5,kill@step:2:7", kTwoGroupsOfChimera, 1},
-        Detour{"kill@vote:1:3,kill@connected:2:2", kFourPipelines, 2},
-        // Each shard has two holders: ranks of a stage in pairs
-        Detour{"kill@optimizer:2:4", kFourPipelines + kShards, 3},
-        Detour{"kill@vote:0:3,kill@updated:3:6", kTwoGroupsOfChimera + kShards, 2},
-        Detour{"kill@backward:1:20,kill@leave:2:1", kFourPipelines + kShards + Arguments{"--tied", "false"}, 2}),
+    ::testing::Values(Detour{"kill@step:2:4", "--schedule chimera" + kFourStages, 3},
+                      // The rank that writes the metrics, and then the rank that writes them after it
+                      Detour{"kill@backward:0:13,kill@vote:1:5", "--schedule chimera-zb" + kFourStages, 2},
+                      Detour{"kill@updated:0:4", "--schedule chimera" + kFourStages, 3},
+                      Detour{"stop@backward:3:14", "--schedule chimera" + kFourStages, 3},
+                      Detour{"kill@backward:1:20,kill@leave:0:1", "--schedule chimera" + kFourStages, 2},
+                      Detour{"kill@step:1:3,kill@backward:2:22", kTwoGroupsOf1f1b, 2},
+                      Detour{"kill@step:1:3,kill@step:3:5,kill@step:2:7", kTwoGroupsOfChimera, 1},
+                      Detour{"kill@vote:1:3,kill@connected:2:2", kFourPipelines, 2},
+                      // Each shard has two holders: ranks of a stage in pairs
+                      Detour{"kill@optimizer:2:4", kFourPipelines + kShards, 3},
+                      Detour{"kill@vote:0:3,kill@updated:3:6", kTwoGroupsOfChimera + kShards, 2},
+                      Detour{"kill@backward:1:20,kill@leave:2:1", kFourPipelines + kShards + "--tied false", 2}),
     [](const auto& detour) { return std::to_string(detour.index); });
 
 TEST(TrainingRerouteLastLinesTest, EachLossIsReportedWithItsCost) {
   const Scratch scratch;
-  const Arguments flags = Arguments{"--schedule", "chimera"} + kFourStages + kReroute;
-  const ProgramResult result = run_with_faults(rerouted_training(scratch, flags), "kill@step:2:4,kill@step:0:6");
-  EXPECT_EQ(result.exit_code, 0) << result.messages;
+  const ProgramResult result = succeeded(run_with_faults(
+      rerouted_training(scratch, "--schedule chimera" + kFourStages + kReroute), "kill@step:2:4,kill@step:0:6"));
   EXPECT_THAT(
       complaints(result),
       ElementsAre(MatchesRegex("chimera: rank 2 was killed by signal 9 .Killed. in step 3; recovery 1 of 100: "
@@ -124,11 +111,13 @@ TEST(TrainingRerouteLastLinesTest, EachLossIsReportedWithItsCost) {
 }
 
 TEST(TrainingRerouteTiedTest, RunEqualsTheUndisturbedRun) {
-  const Arguments tied = {"--tied", "true", "--clip", "0.5"};
+  const Words tied = "--tied true --clip 0.5";
   const Scratch scratch;
-  const Arguments flags = Arguments{"--schedule", "chimera"} + kFourStages + kReroute + tied;
-  EXPECT_EQ(run_with_faults(rerouted_training(scratch, flags), "kill@step:3:4").exit_code, 0);
-  EXPECT_EQ(numbers_of_steps(scratch), numbers_without_losses(tied));
+  EXPECT_EQ(
+      run_with_faults(rerouted_training(scratch, "--schedule chimera" + kFourStages + kReroute + tied), "kill@step:3:4")
+          .exit_code,
+      0);
+  EXPECT_EQ(numbers_in(scratch, kWorkers), numbers_without_losses(tied));
 }
 
 /// Runs that lose both launched holders of stages 1 and 2, and perhaps others. The copies that balance the work after
@@ -139,11 +128,11 @@ TEST_P(TrainingRerouteCopiesTest, ACopyOnAnotherRankReplacesALostHolder) {
   static const std::vector<nlohmann::json> undisturbed = numbers_without_losses({});
   const auto& [faults, flags, workers] = GetParam();
   const Scratch scratch;
-  const ProgramResult result = run_with_faults(
-      rerouted_training(scratch, Arguments{"--schedule", "chimera-zb"} + kFourStages + kReroute + flags), faults);
+  const ProgramResult result =
+      run_with_faults(rerouted_training(scratch, "--schedule chimera-zb" + kFourStages + kReroute + flags), faults);
   EXPECT_EQ(result.exit_code, 0) << result.messages;
   EXPECT_FALSE(result.left_files);
-  EXPECT_EQ(numbers_of_steps(scratch), undisturbed);
+  EXPECT_EQ(numbers_in(scratch, kWorkers), undisturbed);
   EXPECT_EQ(workers_of_steps(scratch).back(), workers);
   EXPECT_THAT(result.output, HasSubstr("copied stage "));
 }
@@ -159,9 +148,8 @@ INSTANTIATE_TEST_SUITE_P(Of, TrainingRerouteCopiesTest,
 
 TEST(TrainingRerouteLimitsTest, TheLastHolderOfAStageEndsTheRun) {
   const Scratch scratch;
-  const Arguments flags = Arguments{"--schedule",   "chimera", "--checkpoint", scratch.path("run"),
-                                    "--save-every", "2",       "--memory",     "0.000001"} +
-                          kFourStages + kReroute;
+  const Words flags = split("--schedule chimera --checkpoint {} --save-every 2 --memory 0.009", scratch.path("run")) +
+                      kFourStages + kReroute;
   const ProgramResult result = run_with_faults(rerouted_training(scratch, flags), "kill@step:2:4,kill@step:1:6");
   EXPECT_EQ(result.exit_code, 1);
   EXPECT_EQ(result.orphans, 0);
@@ -177,60 +165,61 @@ TEST(TrainingRerouteLimitsTest, TheLastHolderOfAShardEndsTheRun) {
   EXPECT_THAT(result.messages, HasSubstr("not recovered: no rank is left that holds a shard of the optimizer"));
 }
 
-void expect_checkpoints_load(const Arguments& flags) {
+void expect_checkpoints_load(const Words& flags) {
   const Scratch scratch;
-  const Arguments saves = {"--checkpoint", scratch.path("run"), "--save-every", "1", "--keep", "8"};
-  const ProgramResult result = run_with_faults(rerouted_training(scratch, flags + kReroute + saves), "kill@step:0:3");
-  EXPECT_EQ(result.exit_code, 0) << result.messages;
-  const std::vector<nlohmann::json> whole = numbers_of_steps(scratch);
+  succeeded(run_with_faults(
+      rerouted_training(scratch,
+                        flags + kReroute + split("--checkpoint {} --save-every 1 --keep 8", scratch.path("run"))),
+      "kill@step:0:3"));
+  const std::vector<nlohmann::json> whole = numbers_in(scratch, kWorkers);
   const ProgramResult verified = run_program({"checkpoint", "verify", scratch.path("run")});
   EXPECT_EQ(verified.exit_code, 0) << verified.output << verified.messages;
   int saved = 7;  // Not every step is saved
   const auto folder = [&] { return scratch.path("run/step-0000000" + std::to_string(saved)); };
   while (saved > 3 && !std::filesystem::exists(folder())) --saved;
   const Scratch second;
-  const Arguments resumed = kTwoGroupsOf1f1b + Arguments{"--resume", folder()};
-  EXPECT_EQ(run_program(rerouted_training(second, resumed + Arguments{"--transport", "threads"})).exit_code, 0);
+  EXPECT_EQ(
+      run_program(rerouted_training(second, kTwoGroupsOf1f1b + Words{"--resume", folder()} + "--transport threads"))
+          .exit_code,
+      0);
   const std::vector<nlohmann::json> rest = numbers_in(second);
   ASSERT_EQ(rest.size(), static_cast<std::size_t>(8 - saved));
   EXPECT_EQ(rest.back().at("parameters_hash"), whole.back().at("parameters_hash"));
 }
 
 TEST(TrainingRerouteCheckpointTest, ACheckpointOfTheRemainingRanksLoadsAnywhere) {
-  expect_checkpoints_load(Arguments{"--schedule", "chimera"} + kFourStages);
+  expect_checkpoints_load("--schedule chimera" + kFourStages);
   expect_checkpoints_load(kFourPipelines + kShards);
 }
 
 TEST(TrainingRerouteTwinTest, ARunWhoseReplacementsDieContinuesWithoutThem) {
   const Scratch scratch;
-  const Arguments flags = Arguments{"--schedule", "chimera", "--recover", "twin"} + kFourStages;
   const ProgramResult result =
-      run_with_faults(rerouted_training(scratch, flags), "kill@backward:1:20,kill@start:1:1:2");
+      run_with_faults(rerouted_training(scratch, "--schedule chimera --recover twin" + kFourStages),
+                      "kill@backward:1:20,kill@start:1:1:2");
   EXPECT_EQ(result.exit_code, 0) << result.messages;
   EXPECT_THAT(result.messages, HasSubstr("on 3 of 4 ranks"));
-  EXPECT_EQ(numbers_of_steps(scratch), numbers_without_losses({}));
+  EXPECT_EQ(numbers_in(scratch, kWorkers), numbers_without_losses({}));
 }
 
-const Arguments kLongRun = {"--model", "gpt2-tiny", "--steps", "100", "--reduction", "canonical", "--log-every", "100"};
+const Words kLongRun = "--model gpt2-tiny --steps 100 --reduction canonical --log-every 100";
 
 std::vector<nlohmann::json> numbers_of_long_run() {
   const Scratch scratch;
-  const Arguments flags = Arguments{"--schedule", "chimera", "--transport", "threads"} + kFourStages + kLongRun;
-  EXPECT_EQ(run_program(small_training(scratch) + flags).exit_code, 0);
+  succeeded(run_program(small_training(scratch) + ("--schedule chimera --transport threads" + kFourStages + kLongRun)));
   return numbers_in(scratch);
 }
 
 TEST(TrainingRerouteTwinTest, ALateReplacementReturns) {
   const Scratch scratch;
-  const Arguments flags = Arguments{"--schedule", "chimera", "--recover", "twin", "--spare-seconds", "0"} + kFourStages;
-  const ProgramResult result =
-      run_with_faults(small_training(scratch) + flags + kLongRun, "kill@step:1:3,slow@step:0:3");
-  EXPECT_EQ(result.exit_code, 0) << result.messages;
+  const ProgramResult result = succeeded(run_with_faults(
+      small_training(scratch) + ("--schedule chimera --recover twin --spare-seconds 0" + kFourStages) + kLongRun,
+      "kill@step:1:3,slow@step:0:3"));
   const auto lines = complaints(result);  // On a busy machine the rank returns at the second try
   ASSERT_GE(lines.size(), 2U) << result.messages;
   EXPECT_THAT(lines.front(), AllOf(StartsWith("chimera: rank 1 was killed"), HasSubstr("on 3 of 4 ranks")));
   EXPECT_THAT(lines.back(), AllOf(StartsWith("chimera: rank 1 returns in step "), Not(HasSubstr("on 3 of 4 ranks"))));
-  EXPECT_EQ(numbers_of_steps(scratch), numbers_of_long_run());
+  EXPECT_EQ(numbers_in(scratch, kWorkers), numbers_of_long_run());
   const std::vector<int> workers = workers_of_steps(scratch);
   EXPECT_EQ(workers.front(), 4);
   EXPECT_EQ(workers.back(), 4);
@@ -239,34 +228,26 @@ TEST(TrainingRerouteTwinTest, ALateReplacementReturns) {
 // Rank 2 never returns. When rank 1 does, extra copies are the only ones of its stages.
 TEST(TrainingRerouteTwinTest, ARankReturnsWhoseStagesAreExtraCopies) {
   const Scratch scratch;
-  const Arguments flags = Arguments{"--schedule", "chimera", "--recover", "twin", "--spare-seconds", "0"} + kFourStages;
-  const ProgramResult result = run_with_faults(small_training(scratch) + flags + kLongRun,
-                                               "kill@step:2:2,stop@start:2:1:2,kill@step:1:6,slow@step:0:6");
-  EXPECT_EQ(result.exit_code, 0) << result.messages;
+  const ProgramResult result = succeeded(run_with_faults(
+      small_training(scratch) + ("--schedule chimera --recover twin --spare-seconds 0" + kFourStages) + kLongRun,
+      "kill@step:2:2,stop@start:2:1:2,kill@step:1:6,slow@step:0:6"));
   EXPECT_EQ(result.orphans, 0);
   EXPECT_THAT(complaints(result).back(),
               AllOf(StartsWith("chimera: rank 1 returns in step "), EndsWith("on 3 of 4 ranks")));
-  EXPECT_EQ(numbers_of_steps(scratch), numbers_of_long_run());
+  EXPECT_EQ(numbers_in(scratch, kWorkers), numbers_of_long_run());
   EXPECT_EQ(workers_of_steps(scratch).back(), 3);
 }
 
 TEST(TrainingRerouteRefusalTest, RunsThatCannotBeReroutedAreRejected) {
-  const auto refusal = [](const Arguments& flags) {
-    const Scratch scratch;
-    const ProgramResult result =
-        run_program(small_training(scratch) + flags + kReroute + Arguments{"--model", "gpt2-tiny"});
-    EXPECT_EQ(result.exit_code, 2);
-    return result.messages;
-  };
-  EXPECT_THAT(refusal({"--schedule", "1f1b", "--stages", "2"}),
+  const auto refusal = [](const Words& flags) { return refusal_of_training(flags + kReroute + "--model gpt2-tiny"); };
+  EXPECT_THAT(refusal("--schedule 1f1b --stages 2"),
               HasSubstr("--recover reroute: no other rank has a copy of the stages of rank 0"));
-  EXPECT_THAT(refusal({"--schedule", "none"}), HasSubstr("--recover reroute: needs a run of several processes"));
-  EXPECT_THAT(refusal({"--transport", "threads"}), HasSubstr("--recover reroute: needs a run of several processes"));
+  EXPECT_THAT(refusal("--schedule none"), HasSubstr("--recover reroute: needs a run of several processes"));
+  EXPECT_THAT(refusal("--transport threads"), HasSubstr("--recover reroute: needs a run of several processes"));
   EXPECT_THAT(refusal({"--shard-optimizer"}), HasSubstr("--recover reroute: --shard-optimizer would save nothing"));
-  EXPECT_THAT(refusal({"--schedule", "pipedream", "--data-parallel", "2"}), HasSubstr("is asynchronous"));
-  EXPECT_THAT(refusal({"--tensor-parallel", "2"}),
-              HasSubstr("--recover reroute is not supported yet; use --recover twin"));
-  EXPECT_THAT(refusal({"--spare-seconds", "3"}), HasSubstr("--recover twin"));
+  EXPECT_THAT(refusal("--schedule pipedream --data-parallel 2"), HasSubstr("is asynchronous"));
+  EXPECT_THAT(refusal("--tensor-parallel 2"), HasSubstr("--recover reroute is not supported yet; use --recover twin"));
+  EXPECT_THAT(refusal("--spare-seconds 3"), HasSubstr("--recover twin"));
 }
 
 }  // namespace

@@ -2,8 +2,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cmath>
-
 #include "core/json.h"
 #include "support/refusal.h"
 #include "training.h"
@@ -13,20 +11,17 @@ namespace {
 
 using nlohmann::json;
 
-const Arguments kModel = {"--model", "gpt2-tiny", "--steps", "4", "--validate-every", "4", "--dropout", "0.1"};
+const Words kModel = "--model gpt2-tiny --steps 4 --validate-every 4 --dropout 0.1";
 
-std::vector<json> file_train(const Arguments& flags, const std::string& input = "") {
+std::vector<json> file_train(const Words& flags, const std::string& input = "") {
   const Scratch scratch;
-  const ProgramResult result = run_program(small_training(scratch) + kModel + flags, input);
-  EXPECT_EQ(result.exit_code, 0) << result.messages;
-  EXPECT_EQ(result.orphans, 0);
-  EXPECT_FALSE(result.left_files);
+  const ProgramResult result = succeeded(run_program(small_training(scratch) + kModel + flags, input));
+  expect_clean(result);
   return read_metrics(scratch.path("metrics.jsonl"));
 }
 
 void expect_trains_as_unpipelined(int micro_batches, const std::vector<json>& steps) {
-  const auto reference =
-      file_train({"--schedule", "none", "--threads", "1", "--micro-batches", std::to_string(micro_batches)});
+  const auto reference = file_train(split("--schedule none --threads 1 --micro-batches {}", micro_batches));
   ASSERT_EQ(steps.size(), reference.size());
   for (std::size_t i = 0; i < steps.size(); ++i) {
     for (const auto& [field, value] : reference[i].items()) {
@@ -37,11 +32,11 @@ void expect_trains_as_unpipelined(int micro_batches, const std::vector<json>& st
   }
 }
 
-std::string output_of(const Arguments& arguments) { return run_program(arguments).output; }
+std::string printed_by(const Words& arguments) { return run_program(arguments).output; }
 
 TEST(TrainingScheduleFileTest, SearchedSchedulesTrain) {
-  const json found = read_json(output_of(
-      {"search", "--stages", "2", "--micro-batches", "4", "--iterations", "2000", "--seed", "3", "--format", "json"}));
+  const json found =
+      read_json(printed_by("search --stages 2 --micro-batches 4 --iterations 2000 --seed 3 --format json"));
   const Scratch scratch;
   const std::string file = scratch.write("found.json", json_text(found["schedule"]));
   expect_trains_as_unpipelined(4, file_train({"--schedule", file}));
@@ -49,24 +44,22 @@ TEST(TrainingScheduleFileTest, SearchedSchedulesTrain) {
 
 TEST(TrainingScheduleFileTest, CsvTrains) {
   const Scratch scratch;
-  const Arguments generate = {"schedule", "zb-v", "--stages", "2", "--micro-batches", "3", "--format", "csv"};
-  const std::string file = scratch.write("zb-v.csv", output_of(generate));
-  expect_trains_as_unpipelined(3, file_train({"--schedule", file, "--transport", "threads"}));
-  expect_trains_as_unpipelined(3, file_train({"--schedule", file, "--transport", "threads"}));
-  expect_trains_as_unpipelined(6, file_train({"--schedule", file, "--data-parallel", "2"}));
+  const std::string file =
+      scratch.write("zb-v.csv", printed_by("schedule zb-v --stages 2 --micro-batches 3 --format csv"));
+  expect_trains_as_unpipelined(3, file_train(split("--schedule {} --transport threads", file)));
+  expect_trains_as_unpipelined(3, file_train(split("--schedule {} --transport threads", file)));
+  expect_trains_as_unpipelined(6, file_train(split("--schedule {} --data-parallel 2", file)));
 }
 
 TEST(TrainingScheduleFileTest, StandardInputReachesEveryProcess) {
-  const std::string text =
-      output_of({"schedule", "chimera", "--stages", "4", "--micro-batches", "4", "--format", "json"});
-  expect_trains_as_unpipelined(4, file_train({"--schedule", "-"}, text));
+  const std::string text = printed_by("schedule chimera --stages 4 --micro-batches 4 --format json");
+  expect_trains_as_unpipelined(4, file_train("--schedule -", text));
 }
 
 TEST(TrainingScheduleFileTest, HalfSizeMicroBatchesComeFromTheFile) {
   const Scratch scratch;
-  const std::string file =
-      scratch.write("halving.csv", output_of({"schedule", "chimera", "--stages", "2", "--micro-batches", "4", "--scale",
-                                              "halving", "--format", "csv"}));
+  const std::string file = scratch.write(
+      "halving.csv", printed_by("schedule chimera --stages 2 --micro-batches 4 --scale halving --format csv"));
   const auto steps = file_train({"--schedule", file});
   expect_trains_as_unpipelined(4, steps);  // the loss is a mean over the step's tokens, for any grouping
   EXPECT_EQ(steps[0]["tokens"], 4 * 2 * 32);
@@ -74,28 +67,25 @@ TEST(TrainingScheduleFileTest, HalfSizeMicroBatchesComeFromTheFile) {
 
 TEST(TrainingScheduleFileTest, AsynchronousSchedulesTrainToo) {
   const Scratch scratch;
-  const Arguments shape = {"pipedream", "--stages", "2", "--micro-batches", "2"};
-  const std::string file =
-      scratch.write("pipedream.json", output_of(Arguments{"schedule"} + shape + Arguments{"--format", "json"}));
+  const Words shape = "pipedream --stages 2 --micro-batches 2";
+  const std::string file = scratch.write("pipedream.json", printed_by(Words{"schedule"} + shape + "--format json"));
   const auto steps = file_train({"--schedule", file});
-  const auto generated = file_train(Arguments{"--schedule"} + shape);
+  const auto generated = file_train(Words{"--schedule"} + shape);
   ASSERT_EQ(steps.size(), 4U);
   for (std::size_t i = 0; i < steps.size(); ++i) EXPECT_EQ(steps[i]["loss"], generated[i]["loss"]);
 }
 
 TEST(TrainingScheduleFileTest, RefusesInOneLine) {
   const Scratch scratch;
-  const std::string good = scratch.write(
-      "good.json", output_of({"schedule", "gpipe", "--stages", "2", "--micro-batches", "2", "--format", "json"}));
+  const std::string good =
+      scratch.write("good.json", printed_by("schedule gpipe --stages 2 --micro-batches 2 --format json"));
   const std::string incomplete = scratch.write("incomplete.csv", "0F0,0B0,0F1\n1F0,1B0,1F1,1B1\n");
   const std::string crossed = scratch.write("crossed.csv", "0F0,0B0,0F1,0B1\n1F1,1B1,1F0,1B0\n");
-  const auto with = [&](const Arguments& flags) {
-    return small_training(scratch) + Arguments{"--model", "gpt2-tiny"} + flags;
-  };
+  const auto with = [&](const Words& flags) { return small_training(scratch) + "--model gpt2-tiny" + flags; };
   for (const Refusal& refusal : std::vector<Refusal>{
-           {with({"--schedule", good, "--stages", "2"}), {"has a shape already", "leave out --stages"}},
-           {with({"--schedule", good, "--waves", "1"}), {"has a shape already"}},
-           {with({"--schedule", good, "--stages", "2"}), {"good.json has a shape already", "leave out --stages"}},
+           {with(split("--schedule {} --stages 2", good)), {"has a shape already", "leave out --stages"}},
+           {with(split("--schedule {} --waves 1", good)), {"has a shape already"}},
+           {with(split("--schedule {} --stages 2", good)), {"good.json has a shape already", "leave out --stages"}},
            {with({"--schedule", scratch.path("missing.json")}), {"missing.json", "No such file"}},
            {with({"--schedule", scratch.path("")}), {"is a directory"}},
            {with({"--schedule", scratch.write("not.csv", "0F0,hello\n")}), {"not.csv", "hello"}},
@@ -103,8 +93,8 @@ TEST(TrainingScheduleFileTest, RefusesInOneLine) {
            {with({"--schedule", incomplete}), {"incomplete.csv: 0B1 ", "is missing", "`chimera check "}},
            {with({"--schedule", crossed}), {"crossed.csv: ", "`chimera check "}},
            {with({"--schedule-file", good}), {"`chimera train --schedule-file` is now `chimera train --schedule`"}},
-           {with({"--schedule", good, "--layers", "1"}), {"cannot cut 1 layers into 2 stages"}},
-           {with({"--schedule", good, "--metrics", good}), {"the run reads this file"}},
+           {with(split("--schedule {} --layers 1", good)), {"cannot cut 1 layers into 2 stages"}},
+           {with(split("--schedule {} --metrics {}", good, good)), {"the run reads this file"}},
        }) {
     expect_refusal(refusal);
   }

@@ -5,7 +5,6 @@
 #include <signal.h>
 
 #include <filesystem>
-#include <fstream>
 #include <set>
 #include <sstream>
 
@@ -19,14 +18,13 @@ using ::testing::HasSubstr;
 using ::testing::SizeIs;
 
 /// More steps than any test waits for, each long enough to be interrupted.
-Arguments long_training(const Scratch& scratch) {
-  return small_training(scratch) + Arguments{"--model", "gpt2-tiny", "--stages",         "2", "--micro-batches", "16",
-                                             "--steps", "100000",    "--validate-every", "1"};
+Words long_training(const Scratch& scratch) {
+  return small_training(scratch) + "--model gpt2-tiny --stages 2 --micro-batches 16 --steps 100000 --validate-every 1";
 }
 
 struct Interruption {
   std::string name;
-  Arguments flags;
+  Words flags;
   int ranks;  // processes besides the launcher
   int signal_number;
   bool to_all;  // true for a terminal's Ctrl-C, false for `timeout`
@@ -45,8 +43,7 @@ TEST_P(TrainingSignalTest, EndsTheRunInItsMiddleWithTheShellsExitCode) {
     run.send(run.process(), how.signal_number);
   const ProgramResult result = run.wait();
   EXPECT_EQ(result.exit_code, 128 + how.signal_number);
-  EXPECT_EQ(result.orphans, 0);
-  EXPECT_FALSE(result.left_files);
+  expect_clean(result);
   EXPECT_THAT(complaints(result), SizeIs(how.ranks > 0 ? 1 : 0));
   EXPECT_THAT(complaints(result), Each(HasSubstr("chimera: ended by signal")));
   const std::size_t steps = read_metrics(scratch.path("metrics.jsonl")).size();
@@ -56,10 +53,10 @@ TEST_P(TrainingSignalTest, EndsTheRunInItsMiddleWithTheShellsExitCode) {
 
 std::vector<Interruption> interruptions() {
   std::vector<Interruption> all;
-  for (const auto& [kind, flags, ranks] : std::initializer_list<std::tuple<std::string, Arguments, int>>{
-           {"Processes", {}, 2},
-           {"Threads", {"--transport", "threads"}, 0},
-           {"Unpipelined", {"--schedule", "none", "--threads", "1"}, 0}}) {
+  for (const auto& [kind, flags, ranks] :
+       std::initializer_list<std::tuple<std::string, Words, int>>{{"Processes", {}, 2},
+                                                                  {"Threads", "--transport threads", 0},
+                                                                  {"Unpipelined", "--schedule none --threads 1", 0}}) {
     for (const bool to_all : {false, true}) {
       const std::string scope = to_all ? "AllProcesses" : "OneProcess";
       all.push_back({kind + "InterruptOf" + scope, flags, ranks, SIGINT, to_all});
@@ -71,6 +68,29 @@ std::vector<Interruption> interruptions() {
 
 INSTANTIATE_TEST_SUITE_P(, TrainingSignalTest, ::testing::ValuesIn(interruptions()),
                          [](const auto& how) { return how.param.name; });
+
+TEST(TrainingEndTest, ARunThatWouldOnlyExportSaysThatItKeepsNothing) {
+  for (const Words flags : {"", "--transport threads"}) {
+    for (const int number : {SIGTERM, SIGHUP}) {
+      const Scratch scratch;
+      ProgramRun run(long_training(scratch) + flags + Words{"--export", scratch.path("model")});
+      run.await_message("step 2/");
+      run.send(run.process(), number);
+      const ProgramResult result = run.wait();
+      EXPECT_EQ(result.exit_code, 128 + number);
+      EXPECT_THAT(result.messages, HasSubstr("chimera: the model is not kept: --export writes it after the last step"));
+      EXPECT_FALSE(std::filesystem::exists(scratch.path("model"))) << "no empty folder stays";
+    }
+  }
+}
+
+TEST(TrainingEndTest, ARunInOneProcessSaysThatABatchSystemsSignalSavesNothing) {
+  const Scratch scratch;
+  ProgramRun run(long_training(scratch) + "--transport threads");
+  run.await_message("step 2/");
+  run.send(run.process(), SIGUSR2);
+  EXPECT_THAT(run.wait().messages, HasSubstr("chimera: ended by a signal; nothing is saved without --checkpoint\n"));
+}
 
 /// Inodes of the open sockets of a process.
 std::set<std::string> sockets_of(pid_t process) {

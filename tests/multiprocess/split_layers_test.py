@@ -10,7 +10,6 @@ import os
 import pathlib
 import subprocess
 import sys
-import tempfile
 import unittest
 
 import oracles
@@ -27,23 +26,15 @@ LAYOUT = {"schedule": '"1f1b"', "micro-batches": 4, "micro-batch-size": 4, "data
           "dtype": '"float64"'}
 
 
-class SplitLayersOracle(unittest.TestCase):
+class SplitLayersOracle(oracles.OracleTest):
     def setUp(self):
-        scratch = tempfile.TemporaryDirectory()
-        self.addCleanup(scratch.cleanup)
-        self.folder = pathlib.Path(scratch.name)
+        super().setUp()
         (self.folder / "text.txt").write_text("the king went to his house and spoke unto all the people.\n" * 200)
         machine = json.loads((pathlib.Path(__file__).parents[2] / "machines/p100-aries.json").read_text())
         (self.folder / "here.json").write_text(json.dumps(machine | {"cores": 8, "workers_per_node": 4}))
 
-    def chimera(self, *words, fault=""):
-        return subprocess.run([CHIMERA, *map(str, words)], capture_output=True, text=True, check=False, cwd=self.folder,
-                              env=os.environ | ({"CHIMERA_FAULT": fault} if fault else {}))
-
-    def succeed(self, *words):
-        result = self.chimera(*words)
-        self.assertEqual(result.returncode, 0, f"{words}\n{result.stderr}")
-        return result.stdout
+    def chimera(self, *words):
+        return super().chimera(*words, cwd=self.folder)
 
     def edit(self, plan, **values):
         """Replaces values of a plan, and adds those that it lacks."""
@@ -77,21 +68,23 @@ class SplitLayersOracle(unittest.TestCase):
         return tensor_files.load_file(paths[1])["logits"]
 
     def test_a_plan_with_t_2_is_killed_and_resumed_with_t_1_and_d_4(self):
-        self.succeed("plan", "--model", "llama-mini", "--workers", 4, "--mini-batch", 16, "--sequence", SEQUENCE,
+        self.chimera("plan", "--model", "llama-mini", "--workers", 4, "--mini-batch", 16, "--sequence", SEQUENCE,
                      "--tensor-parallel", "auto", "--machine", "here.json", "--output", "plan.toml")
         plan = (self.folder / "plan.toml").read_text()
         self.edit(plan, tensor_parallel=1, stages=4)
-        self.succeed(*self.training("whole", "--export", "expected"))
+        self.chimera(*self.training("whole", "--export", "expected"))
         expected = self.losses()
         (self.folder / "metrics.jsonl").unlink()
 
         self.edit(plan, tensor_parallel=2, stages=2)
-        self.succeed(*self.training("run", steps=2))  # A complete checkpoint, however slow the disk is
-        killed = self.chimera(*self.training("run", "--resume", "auto"), fault="kill@step:3:3")
+        self.chimera(*self.training("run", steps=2))  # A complete checkpoint, however slow the disk is
+        words = [CHIMERA, *map(str, self.training("run", "--resume", "auto"))]
+        killed = subprocess.run(words, capture_output=True, text=True, check=False, cwd=self.folder,
+                                env=os.environ | {"CHIMERA_FAULT": "kill@step:3:3"})
         self.assertNotEqual(killed.returncode, 0)
         self.assertIn("rank 3 was killed by signal 9", killed.stderr)
         self.edit(plan, tensor_parallel=1, stages=4)
-        self.succeed(*self.training("run", "--resume", "auto", "--export", "exported"))
+        self.chimera(*self.training("run", "--resume", "auto", "--export", "exported"))
 
         losses = self.losses()
         self.assertEqual(len(losses), 6)
@@ -99,7 +92,7 @@ class SplitLayersOracle(unittest.TestCase):
             self.assertAlmostEqual(loss, other, delta=LOSSES * other)
         text = (self.folder / "text.txt").read_bytes()[:SEQUENCE + 1]
         (self.folder / "window.txt").write_bytes(text)
-        evaluated = json.loads(self.succeed("evaluate", "--from", "exported", "--data", "window.txt", "--sequence", SEQUENCE,
+        evaluated = json.loads(self.chimera("evaluate", "--from", "exported", "--data", "window.txt", "--sequence", SEQUENCE,
                                             "--format", "json"))
         tokens = torch.tensor([list(text)])
         inputs = dict(tokens=tokens[:, :-1], targets=tokens[:, 1:].clone())

@@ -17,12 +17,12 @@ using ::testing::HasSubstr;
 
 constexpr double kSumTolerance = 1e-11;  // relative, in float64: sums in another order
 
-const Arguments kSharedModel = {"--model",           "llama-tiny", "--layers",  "4", "--hidden", "32",  "--heads", "4",
-                                "--key-value-heads", "2",          "--steps",   "6", "--clip",   "0.5", "--seed",  "3",
-                                "--dropout",         "0.1",        "--threads", "1"};
-const Arguments kShared = {"--schedule", "1f1b", "--stages", "2", "--micro-batches", "4", "--tensor-parallel", "2"};
-const Arguments kWhole = {"--schedule", "none", "--micro-batches", "4"};
-const Arguments kFourStages = {"--schedule", "chimera", "--stages", "4", "--micro-batches", "4"};
+const Words kSharedModel =
+    "--model llama-tiny --layers 4 --hidden 32 --heads 4 --key-value-heads 2 --steps 6 --clip 0.5 --seed 3 --dropout "
+    "0.1 --threads 1";
+const Words kShared = "--schedule 1f1b --stages 2 --micro-batches 4 --tensor-parallel 2";
+const Words kWhole = "--schedule none --micro-batches 4";
+const Words kFourStages = "--schedule chimera --stages 4 --micro-batches 4";
 
 std::vector<double> losses_in(const std::string& path) {
   std::vector<double> losses;
@@ -39,19 +39,17 @@ void expect_same_losses(const Scratch& scratch, const std::string& one, const st
     EXPECT_NEAR(losses[i], expected[i], kSumTolerance * expected[i]) << "step " << i + 1;
 }
 
-void run_to_its_end(const Arguments& arguments) {
-  const ProgramResult result = run_program(arguments);
-  EXPECT_EQ(result.exit_code, 0) << result.messages;
-  EXPECT_EQ(result.orphans, 0);
-  EXPECT_FALSE(result.left_files);
+void run_to_its_end(const Words& arguments) {
+  const ProgramResult result = succeeded(run_program(arguments));
+  expect_clean(result);
 }
 
 TEST(TensorParallelTrainingTest, ProcessesAndThreadsTrainAsOneRank) {
   const Scratch scratch;
-  const Arguments validates = kSharedModel + Arguments{"--validate-every", "3"};
+  const Words validates = kSharedModel + "--validate-every 3";
   run_to_its_end(small_training(scratch, "whole.jsonl") + validates + kWhole);
   for (const char* transport : {"processes", "threads"}) {
-    run_to_its_end(small_training(scratch, "shared.jsonl") + validates + kShared + Arguments{"--transport", transport});
+    run_to_its_end(small_training(scratch, "shared.jsonl") + validates + kShared + Words{"--transport", transport});
     expect_same_losses(scratch, "whole.jsonl", "shared.jsonl");
   }
 }
@@ -59,18 +57,17 @@ TEST(TensorParallelTrainingTest, ProcessesAndThreadsTrainAsOneRank) {
 TEST(TensorParallelTrainingTest, KilledRunResumesWithoutSplitLayersAndBack) {
   const Scratch scratch;
   run_to_its_end(small_training(scratch, "whole.jsonl") + kSharedModel + kWhole);
-  const std::pair<Arguments, Arguments> ways[] = {{kShared, kFourStages}, {kFourStages, kShared}};
+  const std::pair<Words, Words> ways[] = {{kShared, kFourStages}, {kFourStages, kShared}};
   for (const auto& [first, second] : ways) {
     const Scratch folder;
-    const Arguments saves = {"--checkpoint", folder.path("run"), "--save-every", "2"};
+    const Words saves = split("--checkpoint {} --save-every 2", folder.path("run"));
     ProgramSetup fault;
     fault.environment = {"CHIMERA_FAULT=kill@step:3:5"};
     const ProgramResult killed =
         ProgramRun(small_training(scratch, "metrics.jsonl") + kSharedModel + first + saves, fault).wait();
     EXPECT_NE(killed.exit_code, 0);
     EXPECT_THAT(killed.messages, HasSubstr("rank 3"));
-    run_to_its_end(small_training(scratch, "metrics.jsonl") + kSharedModel + second + saves +
-                   Arguments{"--resume", "auto"});
+    run_to_its_end(small_training(scratch, "metrics.jsonl") + kSharedModel + second + saves + "--resume auto");
     expect_same_losses(scratch, "whole.jsonl", "metrics.jsonl");
   }
 }
@@ -82,7 +79,7 @@ TEST(TensorParallelTrainingTest, ARestartedJobGoesOn) {
   fault.environment = {"CHIMERA_FAULT=kill@step:2:4"};
   const ProgramResult restarted =
       ProgramRun(small_training(scratch, "metrics.jsonl") + kSharedModel + kShared +
-                     Arguments{"--checkpoint", scratch.path("run"), "--save-every", "2", "--max-restarts", "3"},
+                     split("--checkpoint {} --save-every 2 --max-restarts 3", scratch.path("run")),
                  fault)
           .wait();
   EXPECT_EQ(restarted.exit_code, 0) << restarted.messages;
@@ -91,14 +88,12 @@ TEST(TensorParallelTrainingTest, ARestartedJobGoesOn) {
 
 TEST(TensorParallelTrainingTest, ExportsTheModelThatOneRankExports) {
   const Scratch scratch;
-  for (const auto& [folder, layout] : {std::pair{"whole", kWhole}, std::pair{"shared", kShared}}) {
-    run_to_its_end(small_training(scratch) + kSharedModel + layout + Arguments{"--export", scratch.path(folder)});
-  }
+  for (const auto& [folder, layout] : {std::pair{"whole", kWhole}, std::pair{"shared", kShared}})
+    run_to_its_end(small_training(scratch) + kSharedModel + layout + Words{"--export", scratch.path(folder)});
   for (const char* folder : {"whole", "shared"}) {
-    const ProgramResult result = run_program({"evaluate", "--from", scratch.path(folder), "--data",
-                                              scratch.path("text.txt"), "--sequence", "32", "--format", "json"});
-    EXPECT_EQ(result.exit_code, 0) << result.messages;
-    scratch.write(std::string(folder) + ".json", result.output);
+    scratch.write(std::string(folder) + ".json",
+                  output_of(split("evaluate --from {} --data {} --sequence 32 --format json", scratch.path(folder),
+                                  scratch.path("text.txt"))));
   }
   const auto loss = [&](const char* folder) {
     return try_json(read_file(scratch.path(std::string(folder) + ".json"))).at("loss").get<double>();
@@ -107,13 +102,12 @@ TEST(TensorParallelTrainingTest, ExportsTheModelThatOneRankExports) {
 }
 
 TEST(TensorParallelTrainingTest, ExportsPartsThatTheRanksDoNotDivide) {
-  const Arguments llama = {"--model", "llama-mini", "--layers",          "1", "--hidden",     "28",
-                           "--heads", "7",          "--key-value-heads", "7", "--vocabulary", "257"};
-  const Arguments bert = {"--model", "bert-tiny", "--layers", "1", "--vocabulary", "263"};
+  const Words llama = "--model llama-mini --layers 1 --hidden 28 --heads 7 --key-value-heads 7 --vocabulary 257";
+  const Words bert = "--model bert-tiny --layers 1 --vocabulary 263";
   for (const auto& [model, ranks] : {std::pair{llama, "2"}, std::pair{llama, "3"}, std::pair{bert, "2"}}) {
     const Scratch scratch;
-    const Arguments layout = {"--schedule", "none", "--tensor-parallel", ranks,
-                              "--steps",    "1",    "--export",          scratch.path("model")};
+    const Words layout =
+        split("--schedule none --tensor-parallel {} --steps 1 --export {}", ranks, scratch.path("model"));
     run_to_its_end(small_training(scratch) + model + layout);
     EXPECT_TRUE(std::filesystem::exists(scratch.path("model/model.safetensors"))) << model[1];
   }
@@ -121,18 +115,15 @@ TEST(TensorParallelTrainingTest, ExportsPartsThatTheRanksDoNotDivide) {
 
 TEST(TensorParallelTrainingTest, ADryRunKnowsThePartsOfEveryRank) {
   const Scratch scratch;
-  const auto dry_run = [&](const Arguments& layout) {
-    const ProgramResult result =
-        run_program(small_training(scratch) + kSharedModel + layout + Arguments{"--dry-run", "--format", "json"});
-    EXPECT_EQ(result.exit_code, 0) << result.messages;
-    return try_json(result.output);
+  const auto dry_run = [&](const Words& layout) {
+    return try_json(output_of(small_training(scratch) + kSharedModel + layout + "--dry-run --format json"));
   };
   const auto shared = dry_run(kShared);
   ASSERT_EQ(shared.at("ranks").size(), 4U);
   EXPECT_EQ(shared.at("tensor_parallel"), 2);
   EXPECT_EQ(shared.at("ranks")[3].at("worker"), 1);
   EXPECT_EQ(shared.at("ranks")[3].at("tensor"), 1);
-  const auto whole = dry_run({"--schedule", "1f1b", "--stages", "2", "--micro-batches", "4"});
+  const auto whole = dry_run("--schedule 1f1b --stages 2 --micro-batches 4");
   const auto parameters = [](const auto& rank) { return rank.at("parameters").template get<double>(); };
   const double half = parameters(whole.at("ranks")[0]) / 2;
   EXPECT_GT(parameters(shared.at("ranks")[0]), half) << "norms are whole";
@@ -143,19 +134,17 @@ TEST(TensorParallelTrainingTest, PeaksOfMemoryAreThoseOfTheDryRun) {
   constexpr double kTolerance = 0.05;
   const Scratch scratch;
   const std::string file = scratch.path("tensors.json");
-  const Arguments sizes = {"--layers",   "4",   "--hidden", "128", "--heads",   "4", "--micro-batch-size", "2",
-                           "--sequence", "128", "--steps",  "2",   "--threads", "1", "--overwrite"};
-  const Arguments four = {"--schedule", "1f1b", "--stages", "1", "--micro-batches", "4", "--tensor-parallel", "4"};
-  for (const Arguments& layout : {kShared, four}) {
-    for (const Arguments& model : {Arguments{"--model", "gpt2-tiny"},
-                                   Arguments{"--model", "llama-tiny", "--key-value-heads", "2", "--tied", "true"}}) {
-      for (const Arguments& more : {Arguments{}, Arguments{"--recompute", "attention"},
-                                    Arguments{"--recompute", "full"}, Arguments{"--sequence-parallel", "none"}}) {
-        const Arguments run =
-            Arguments{"train", "--data", scratch.write("text.txt", sample_text())} + sizes + model + layout + more;
-        run_to_its_end(run + Arguments{"--tensor-memory", file});
+  const Words sizes =
+      "--layers 4 --hidden 128 --heads 4 --micro-batch-size 2 --sequence 128 --steps 2 --threads 1 --overwrite";
+  const Words four = "--schedule 1f1b --stages 1 --micro-batches 4 --tensor-parallel 4";
+  for (const Words& layout : {kShared, four}) {
+    for (const Words model : {"--model gpt2-tiny", "--model llama-tiny --key-value-heads 2 --tied true"}) {
+      for (const Words more : {"", "--recompute attention", "--recompute full", "--sequence-parallel none"}) {
+        const Words run =
+            Words{"train", "--data", scratch.write("text.txt", sample_text())} + sizes + model + layout + more;
+        run_to_its_end(run + Words{"--tensor-memory", file});
         const auto measured = try_json(read_file(file)).at("peak_bytes");
-        const auto said = try_json(run_program(run + Arguments{"--dry-run", "--format", "json"}).output).at("ranks");
+        const auto said = try_json(run_program(run + "--dry-run --format json").output).at("ranks");
         ASSERT_EQ(measured.size(), 4U);
         for (std::size_t rank = 0; rank < 4; ++rank) {
           const double bytes = measured[rank];
@@ -173,50 +162,34 @@ TEST(TensorParallelTrainingTest, APlanWithSplitLayersTrains) {
   machine["cores"] = 8;
   machine["workers_per_node"] = 4;
   const std::string plan = scratch.path("plan.toml");
-  const Arguments asked = {"plan",
-                           "--model",
-                           "gpt2-tiny",
-                           "--workers",
-                           "4",
-                           "--mini-batch",
-                           "8",
-                           "--sequence",
-                           "32",
-                           "--machine",
-                           scratch.write("machine.json", json_text(machine)),
-                           "--schedules",
-                           "1f1b",
-                           "--stages",
-                           "2",
-                           "--tensor-parallel",
-                           "2"};
-  const ProgramResult job = run_program(asked + Arguments{"--sbatch", "-"});
+  const std::string file = scratch.write("machine.json", json_text(machine));
+  const Words asked = split(
+      "plan --model gpt2-tiny --workers 4 --mini-batch 8 --sequence 32 --machine {} --schedules 1f1b --stages 2 "
+      "--tensor-parallel 2",
+      file);
+  const ProgramResult job = run_program(asked + "--sbatch -");
   EXPECT_THAT(job.output, HasSubstr("#SBATCH --nodes=2\n#SBATCH --ntasks=4\n#SBATCH --ntasks-per-node=2\n"
                                     "#SBATCH --distribution=block\n"));
   EXPECT_THAT(job.output, HasSubstr(" --tensor-parallel 2 "));
-  EXPECT_THAT(run_program(asked + Arguments{"--sbatch", "-", "--ranks-per-node", "1"}).messages,
+  EXPECT_THAT(run_program(asked + "--sbatch - --ranks-per-node 1").messages,
               HasSubstr("--ranks-per-node 1: the plan has 2 ranks that share layers, on one node"));
-  const ProgramResult planned = run_program(asked + Arguments{"--output", plan});
-  ASSERT_EQ(planned.exit_code, 0) << planned.messages;
+  succeeded(run_program(asked + Words{"--output", plan}));
   EXPECT_THAT(read_file(plan), HasSubstr("tensor-parallel = 2\n"));
-  const ProgramResult result =
-      run_program({"train", "--config", plan, "--data", scratch.write("text.txt", sample_text()), "--steps", "2",
-                   "--transport", "threads"});
-  EXPECT_EQ(result.exit_code, 0) << result.messages;
-  EXPECT_THAT(result.output, HasSubstr("2 stages on 4 threads, 2 on the layers of a worker"));
+  EXPECT_THAT(output_of(split("train --config {} --data {} --steps 2 --transport threads", plan,
+                              scratch.write("text.txt", sample_text()))),
+              HasSubstr("2 stages on 4 threads, 2 on the layers of a worker"));
 }
 
 TEST(TensorParallelTrainingTest, RefusalsAreOneLine) {
   const Scratch scratch;
-  expect_refusal({small_training(scratch) + kSharedModel + kShared + Arguments{"--device", "cuda", "--op-graphs"},
+  expect_refusal({small_training(scratch) + kSharedModel + kShared + "--device cuda --op-graphs",
                   {"--tensor-parallel 2: --cuda-graphs or --op-graphs is not supported yet"}});
-  const ProgramResult pairs = run_program(
-      {"schedule", "1f1b", "--stages", "2", "--micro-batches", "4", "--pairs", "neighbors", "--format", "json"});
-  expect_refusal({small_training(scratch) + kSharedModel +
-                      Arguments{"--schedule", scratch.write("pairs.json", pairs.output), "--overlap-pairs",
-                                "--tensor-parallel", "2"},
-                  {"--tensor-parallel 2: --overlap-pairs is not supported yet; leave it out"}});
-  expect_refusal({small_training(scratch) + kSharedModel + kFourStages + Arguments{"--tensor-parallel", "3"},
+  const ProgramResult pairs = run_program("schedule 1f1b --stages 2 --micro-batches 4 --pairs neighbors --format json");
+  expect_refusal(
+      {small_training(scratch) + kSharedModel +
+           split("--schedule {} --overlap-pairs --tensor-parallel 2", scratch.write("pairs.json", pairs.output)),
+       {"--tensor-parallel 2: --overlap-pairs is not supported yet; leave it out"}});
+  expect_refusal({small_training(scratch) + kSharedModel + kFourStages + "--tensor-parallel 3",
                   {"--tensor-parallel 3: parts of 2 of the 4 heads of model llama-tiny leave none to the last rank; 2 "
                    "is possible"}});
 }

@@ -21,15 +21,15 @@ class TrainRefusalTest : public ::testing::Test {
     }
   }
 
-  [[nodiscard]] Arguments command(const Arguments& flags) const {
-    Arguments all = {"train", "--overwrite"};
-    for (const Arguments& pair : {Arguments{"--model", "gpt2-tiny"},
-                                  {"--data", data_},
-                                  {"--schedule", "chimera"},
-                                  {"--sequence", "32"},
-                                  {"--steps", "2"},
-                                  {"--metrics", metrics_}}) {
-      if (std::ranges::find(flags, pair[0]) == flags.end()) all = all + pair;
+  [[nodiscard]] Words command(const Words& flags) const {
+    Words all = "train --overwrite";
+    for (const Words& pair : std::vector<Words>{"--model gpt2-tiny",
+                                                {"--data", data_},
+                                                "--schedule chimera",
+                                                "--sequence 32",
+                                                "--steps 2",
+                                                {"--metrics", metrics_}}) {
+      if (std::ranges::find(flags, pair[0]) == flags.end()) all += pair;
     }
     return all + flags;
   }
@@ -45,15 +45,15 @@ TEST_F(TrainRefusalTest, Data) {
   const std::string short_text = sample_text().substr(0, 400);
   expect_refusals({
       {{"--data", ""}, {"--data: the name of a file is missing"}},
-      {{"--data", "missing.txt"}, {"missing.txt", "No such file", "expected a UTF-8 text file"}},
+      {"--data missing.txt", {"missing.txt", "No such file", "expected a UTF-8 text file"}},
       {{"--data", loop}, {loop, "symbolic links"}},
-      {{"--data", "/dev/zero"}, {"not a regular file"}},
+      {"--data /dev/zero", {"not a regular file"}},
       {{"--data", scratch_.write("empty.txt", "")}, {"empty.txt: it is empty"}},
       {{"--data", scratch_.write("short.txt", "thirty-three characters are few. ")},
        {"(training) has 32 tokens, one sample needs 33"}},
-      {{"--data", scratch_.write("page.txt", short_text), "--validate-every", "1"},
+      {split("--data {} --validate-every 1", scratch_.write("page.txt", short_text)),
        {"(validation) has 20 tokens, one sample needs 33"}},
-      {{"--data", scratch_.write("pair.txt", short_text.substr(0, 20)), "--model", "bert-tiny"},
+      {split("--data {} --model bert-tiny", scratch_.write("pair.txt", short_text.substr(0, 20))),
        {"(training) has 19 tokens"}},
   });
   EXPECT_THAT(run_program({"train"}).messages, ::testing::HasSubstr("--data is missing"));
@@ -69,8 +69,8 @@ TEST_F(TrainRefusalTest, FilesOfTokens) {
   const std::string raw = scratch_.write("raw.bin", words);
   expect_refusals({
       {{"--data", raw}, {raw + ": token 0 is 24929; the model has the ids 0 to 255; give a new model --vocabulary"}},
-      {{"--data", raw, "--vocabulary", "24929"}, {"the model has the ids 0 to 24928"}},
-      {{"--data", raw, "--model", "bert-tiny", "--vocabulary", "30000"},
+      {split("--data {} --vocabulary 24929", raw), {"the model has the ids 0 to 24928"}},
+      {split("--data {} --model bert-tiny --vocabulary 30000", raw),
        {"bert-tiny", "needs the ids of [CLS], [SEP] and [MASK]"}},
       {{"--data", scratch_.write("odd.bin", "abc")}, {"odd.bin: has 3 bytes, so it cannot hold 16-bit tokens"}},
       {{"--data", scratch_.write("alone.idx", "MMIDIDX")}, {"the file of its tokens, ", "alone.bin, does not exist"}},
@@ -78,25 +78,25 @@ TEST_F(TrainRefusalTest, FilesOfTokens) {
       {{"--data", hollow}, {"1.bin: it is empty"}},
       {{"--data", "0.7:" + data_, "0.3:missing.txt"}, {"missing.txt", "No such file"}},
       {{"--data", "0.7:" + data_ + " 0:" + data_}, {"0 is not a weight of a mixture; expected a number above 0"}},
-      {{"--data", data_, "--validation", "1.5"}, {"--validation 1.5: expected a share", "or a file"}},
+      {split("--data {} --validation 1.5", data_), {"--validation 1.5: expected a share", "or a file"}},
       {{"--data", scratch_.write("book.txt.gz", "\x1F\x8B\x08\x08")},
        {"book.txt.gz: is a gzip archive; unpack it: gunzip -k"}},
       {{"--data", scratch_.write("book.jsonl", "{\"text\": \"a\"}\n")},
        {"book.jsonl: is JSON with an object per line", "make tokens of it: chimera tokenize"}},
       {{"--validation", scratch_.write("wide.txt", std::string("\xFF\xFEh\0", 4))},
        {"wide.txt: is UTF-16; make UTF-8 of it: iconv"}},
-      {{"--validation", "missing.txt"}, {"missing.txt", "No such file"}},
-      {{"--validate-every", "1", "--validate-batches", "0"}, {"--validate-batches must be 1 to"}},
-      {{"--end-of-document", "-5"}, {"--end-of-document must be 0 to"}},
-      {{"--documents", "split", "--model", "bert-tiny"}, {"--documents split", "bert-tiny", "pairs of texts"}},
+      {"--validation missing.txt", {"missing.txt", "No such file"}},
+      {"--validate-every 1 --validate-batches 0", {"--validate-batches must be 1 to"}},
+      {"--end-of-document -5", {"--end-of-document must be 0 to"}},
+      {"--documents split --model bert-tiny", {"--documents split", "bert-tiny", "pairs of texts"}},
   });
 }
 
 TEST_F(TrainRefusalTest, DataGivenTwiceOrWithoutWeights) {
   const std::string other = scratch_.write("other.txt", sample_text());
   expect_refusals({
-      {{"--data", data_, "--data", other}, {"--data: is given twice", data_, other, "a mixture such as"}},
-      {{"--validation", data_, "--validation", other}, {"--validation: is given twice"}},
+      {split("--data {} --data {}", data_, other), {"--data: is given twice", data_, other, "a mixture such as"}},
+      {split("--validation {} --validation {}", data_, other), {"--validation: is given twice"}},
       {{"--data", data_, other}, {"--data: 2 words without weights", "a mixture such as"}},
   });
 }
@@ -104,61 +104,64 @@ TEST_F(TrainRefusalTest, DataGivenTwiceOrWithoutWeights) {
 TEST_F(TrainRefusalTest, DocumentsWithoutBoundaries) {
   const std::string raw = scratch_.write("raw.bin", std::string(4000, '\1'));  // 2,000 tokens of value 257
   expect_refusals({
-      {{"--documents", "split"}, {"--documents split: ", "a text file is one document"}},
-      {{"--documents", "split", "--data", raw, "--vocabulary", "300"},
+      {"--documents split", {"--documents split: ", "a text file is one document"}},
+      {split("--documents split --data {} --vocabulary 300", raw),
        {"--documents split: " + raw, "no token of the vocabulary is known to separate", "--end-of-document"}},
-      {{"--documents", "split", "--data", raw, "--vocabulary", "300", "--end-of-document", "300"},
+      {split("--documents split --data {} --vocabulary 300 --end-of-document 300", raw),
        {"no token of the vocabulary", "--end-of-document 300 is not below its size, 300"}},
-      {{"--end-of-document", "1"}, {"--end-of-document is for --documents split"}},
-      {{"--end-of-document", "1", "--documents", "split"}, {"is for raw and llm.c tokens"}},
+      {"--end-of-document 1", {"--end-of-document is for --documents split"}},
+      {"--end-of-document 1 --documents split", {"is for raw and llm.c tokens"}},
   });
 }
 
 TEST_F(TrainRefusalTest, Slices) {
-  const Arguments sliced = {"--schedule", "1f1b", "--slices", "4"};
+  const Words sliced = "--schedule 1f1b --slices 4";
   expect_refusals({
-      {sliced + Arguments{"--model", "bert-tiny"}, {"--slices 4: each token of model bert-tiny attends to all others"}},
-      {sliced + Arguments{"--slice-lengths", "16,8"}, {"--slice-lengths 16,8: must be 4 positive numbers", "32"}},
-      {sliced + Arguments{"--slice-lengths", "8,8,8,7.5"}, {"--slice-lengths 8,8,8,7.5: must be whole numbers"}},
-      {{"--schedule", "1f1b", "--slices", "33"}, {"--slices 33: a sequence has only 32 tokens"}},
-      {{"--schedule", "1f1b", "--slice-lengths", "16,16"}, {"--slice-lengths is for --slices"}},
-      {{"--schedule", "pipedream", "--slices", "4"}, {"--slices", "pipedream"}},
+      {sliced + "--model bert-tiny", {"--slices 4: each token of model bert-tiny attends to all others"}},
+      {sliced + "--slice-lengths 16,8", {"--slice-lengths 16,8: must be 4 positive numbers", "32"}},
+      {sliced + "--slice-lengths 8,8,8,7.5", {"--slice-lengths 8,8,8,7.5: must be whole numbers"}},
+      {"--schedule 1f1b --slices 33", {"--slices 33: a sequence has only 32 tokens"}},
+      {"--schedule 1f1b --slice-lengths 16,16", {"--slice-lengths is for --slices"}},
+      {"--schedule pipedream --slices 4", {"--slices", "pipedream"}},
   });
 }
 
 TEST_F(TrainRefusalTest, Offloading) {
   expect_refusals({
-      {{"--offload", "ful"}, {"unknown --offload 'ful'; did you mean 'full'?"}},
-      {{"--offload", "99"}, {"--offload 99: expected none, full, auto, or stages of 0 to"}},
-      {{"--offload", "auto"}, {"--offload auto needs --memory: the GiB that a worker has"}},
-      {{"--offload", "auto", "--memory", "0.00001"}, {"even if all stages offload their activations"}},
-      {{"--offload", "auto", "--recompute", "auto", "--memory", "4"}, {"give only one of them"}},
+      {"--offload ful", {"unknown --offload 'ful'; did you mean 'full'?"}},
+      {"--offload 99", {"--offload 99: expected none, full, auto, or stages of 0 to"}},
+      {"--offload auto", {"--offload auto needs --memory: the GiB that a worker has"}},
+      {"--offload auto --memory 0.00001", {"even if all stages offload their activations"}},
+      {"--offload auto --recompute auto --memory 4", {"give only one of them"}},
   });
 }
 
 TEST_F(TrainRefusalTest, FlagsWithoutEffect) {
   expect_refusals({
-      {{"--validate-batches", "2"}, {"--validate-batches is for --validate-every"}},
-      {{"--force-bfloat16"}, {"--force-bfloat16 is for --dtype bfloat16"}},
-      {{"--interface", "lo"}, {"--interface is for ranks that torchrun"}},
-      {{"--rendezvous-seconds", "9"}, {"--rendezvous-seconds is for ranks that torchrun"}},
-      {{"--schedule", "none", "--chunks", "2"}, {"--chunks does not apply to --schedule none"}},
+      {"--validate-batches 2", {"--validate-batches is for --validate-every"}},
+      {"--force-bfloat16", {"--force-bfloat16 is for --dtype bfloat16"}},
+      {"--interface lo", {"--interface is for ranks that torchrun"}},
+      {"--rendezvous-seconds 9", {"--rendezvous-seconds is for ranks that torchrun"}},
+      {"--schedule none --chunks 2", {"--chunks does not apply to --schedule none"}},
   });
 }
 
 TEST_F(TrainRefusalTest, RunsThatDoNotFit) {
   expect_refusals({
-      {{"--memory", "0.00001"}, {"DOES NOT FIT: a rank needs", "and has 10.49 KiB (--memory)"}},
-      {{"--micro-batch-size", "10000000"}, {"DOES NOT FIT: the 4 ranks on this machine need", "--no-memory-check"}},
+      {"--memory 0.00001", {"DOES NOT FIT: a rank needs", "and has 10.49 KiB (--memory)"}},
+      {"--memory 0.00001 --recover twin", {"DOES NOT FIT: a rank needs"}},
+      {"--micro-batch-size 10000000", {"DOES NOT FIT: the 4 ranks on this machine need", "--no-memory-check"}},
   });
-  EXPECT_EQ(run_program(command({"--memory", "0.00001", "--no-memory-check"})).exit_code, 0);
+  expect_refusals({{"--hidden 1048576", {"need 1536 TiB, and it"}},
+                   {"--hidden 1048576 --checkpoint run", {"need 2112 TiB, and it"}}});  // A copy for saves
+  EXPECT_EQ(run_program(command("--memory 0.00001 --no-memory-check")).exit_code, 0);
   scratch_.write("metrics.jsonl", "the last run\n");
 }
 
 TEST_F(TrainRefusalTest, MiniBatches) {
   expect_refusals({
-      {{"--mini-batch", "30"}, {"--mini-batch 30: must be a multiple of --data-parallel 1 times --micro-batch-size 4"}},
-      {{"--mini-batch", "32", "--micro-batches", "4"}, {"--mini-batch 32: 4 micro-batches times", "are 16"}},
+      {"--mini-batch 30", {"--mini-batch 30: must be a multiple of --data-parallel 1 times --micro-batch-size 4"}},
+      {"--mini-batch 32 --micro-batches 4", {"--mini-batch 32: 4 micro-batches times", "are 16"}},
   });
 }
 
@@ -168,38 +171,39 @@ TEST_F(TrainRefusalTest, Tokenizers) {
   const std::string tokenizer = scratch_.write("vocab.txt", words);
   const std::string broken = scratch_.write("broken.txt", "abc\xFF def");
   expect_refusals({
-      {{"--tokenizer", "missing.json"}, {"the tokenizer missing.json does not exist", "`chimera tokenizer train`"}},
+      {"--tokenizer missing.json", {"the tokenizer missing.json does not exist", "`chimera tokenizer train`"}},
       {{"--tokenizer", tokenizer},
        {"vocab.txt has 300 tokens", "a vocabulary of 256", "for a new model, --vocabulary 300"}},
-      {{"--tokenizer", tokenizer, "--vocabulary", "300", "--data", broken}, {"broken.txt: byte 3 is not valid UTF-8"}},
-      {{"--tokenizer", tokenizer, "--vocabulary", "300", "--data", scratch_.write("blank.txt", " ")},
+      {split("--tokenizer {} --vocabulary 300 --data {}", tokenizer, broken),
+       {"broken.txt: byte 3 is not valid UTF-8"}},
+      {split("--tokenizer {} --vocabulary 300 --data {}", tokenizer, scratch_.write("blank.txt", " ")),
        {"blank.txt: has no tokens under this tokenizer"}},
   });
 }
 
 TEST_F(TrainRefusalTest, Shapes) {
   expect_refusals({
-      {{"--stages", "3"}, {"--stages must be even, not 3"}},
-      {{"--stages", "6"}, {"cannot cut 4 layers into 6 stages"}},
-      {{"--stages", "5", "--schedule", "gpipe"}, {"cannot cut 4 layers into 5 stages"}},
-      {{"--partition", "2,2"}, {"--partition 2,2: layers for 2 stages", "cuts the model into 4"}},
-      {{"--partition", "2,1,1,1"}, {"--partition 2,1,1,1", "more layers than the 4"}},
-      {{"--partition", "4,x"}, {"--partition '4,x' is neither auto, even, balanced nor"}},
-      {{"--partition", "balance"}, {"unknown --partition 'balance'", "did you mean 'balanced'?"}},
-      {{"--pipelines", "3"}, {"--pipelines must be twice a divisor", "2, 4; not 3"}},
-      {{"--pipelines", "2", "--schedule", "1f1b"}, {"--pipelines does not apply to 1f1b"}},
-      {{"--scale", "halving", "--micro-batch-size", "3"}, {"--micro-batch-size 3", "multiple of 2"}},
-      {{"--sequence", "2000"}, {"--sequence 2000 is longer than the 1024 positions"}},
-      {{"--model", "bert-tiny", "--sequence", "7"}, {"a sequence of 7 tokens; expected 8"}},
-      {{"--vocabulary", "255"}, {"vocabulary of 255", "need 256"}},
-      {{"--model", "bert-tiny", "--vocabulary", "259"}, {"vocabulary of 259", "need 260"}},
-      {{"--heads", "5"}, {"5 heads do not divide the hidden size 64"}},
-      {{"--hidden", "1000000"}, {"DOES NOT FIT: the 4 ranks on this machine need", "GiB"}},
-      {{"--reduction-blocks", "4"}, {"--reduction-blocks is for --reduction canonical"}},
-      {{"--reduction", "canonical", "--reduction-blocks", "1"}, {"--reduction-blocks 1: 4 micro-batches", "use 2, 4"}},
-      {{"--reduction", "canonical", "--micro-batches", "5"}, {"--reduction-blocks 1 (the default)", "use 5"}},
-      {{"--micro-batch-size", "1000000000"}, {"more than any machine holds"}},
-      {{"--schedule", "gpipe", "--layers", "2000", "--stages", "2000"}, {"at most 1024 ranks run on one machine"}},
+      {"--stages 3", {"--stages must be even, not 3"}},
+      {"--stages 6", {"cannot cut 4 layers into 6 stages"}},
+      {"--stages 5 --schedule gpipe", {"cannot cut 4 layers into 5 stages"}},
+      {"--partition 2,2", {"--partition 2,2: layers for 2 stages", "cuts the model into 4"}},
+      {"--partition 2,1,1,1", {"--partition 2,1,1,1", "more layers than the 4"}},
+      {"--partition 4,x", {"--partition '4,x' is neither auto, even, balanced nor"}},
+      {"--partition balance", {"unknown --partition 'balance'", "did you mean 'balanced'?"}},
+      {"--pipelines 3", {"--pipelines must be twice a divisor", "2, 4; not 3"}},
+      {"--pipelines 2 --schedule 1f1b", {"--pipelines does not apply to 1f1b"}},
+      {"--scale halving --micro-batch-size 3", {"--micro-batch-size 3", "multiple of 2"}},
+      {"--sequence 2000", {"--sequence 2000 is longer than the 1024 positions"}},
+      {"--model bert-tiny --sequence 7", {"a sequence of 7 tokens; expected 8"}},
+      {"--vocabulary 255", {"vocabulary of 255", "need 256"}},
+      {"--model bert-tiny --vocabulary 259", {"vocabulary of 259", "need 260"}},
+      {"--heads 5", {"5 heads do not divide the hidden size 64"}},
+      {"--hidden 1000000", {"DOES NOT FIT: the 4 ranks on this machine need", "GiB"}},
+      {"--reduction-blocks 4", {"--reduction-blocks is for --reduction canonical"}},
+      {"--reduction canonical --reduction-blocks 1", {"--reduction-blocks 1: 4 micro-batches", "use 2, 4"}},
+      {"--reduction canonical --micro-batches 5", {"--reduction-blocks 1 (the default)", "use 5"}},
+      {"--micro-batch-size 1000000000", {"more than any machine holds"}},
+      {"--schedule gpipe --layers 2000 --stages 2000", {"at most 1024 ranks run on one machine"}},
   });
 }
 
@@ -212,46 +216,44 @@ TEST_F(TrainRefusalTest, MoreRanksThanCoresCanServe) {
   CPU_ZERO(&one);
   CPU_SET(first, &one);
   ASSERT_EQ(::sched_setaffinity(0, sizeof(one), &one), 0);  // The program inherits it
-  expect_refusals({{{"--schedule", "gpipe", "--layers", "17", "--stages", "17", "--micro-batches", "1"},
+  expect_refusals({{"--schedule gpipe --layers 17 --stages 17 --micro-batches 1",
                     {"17 ranks on a machine with 1 core: more than 16 a core", "--no-memory-check"}}});
   ASSERT_EQ(::sched_setaffinity(0, sizeof(all), &all), 0);
 }
 
 TEST_F(TrainRefusalTest, AsynchronousSchedules) {
-  const auto with = [](const Arguments& flags) {
-    return Arguments{"--schedule", "pipedream", "--stages", "2"} + flags;
-  };
+  const auto with = [](const Words& flags) { return "--schedule pipedream --stages 2" + flags; };
   expect_refusals({
-      {with({"--reduction", "canonical"}), {"--reduction canonical", "pipedream is asynchronous"}},
-      {with({"--sync", "post"}), {"--sync", "pipedream is asynchronous", "leave the flag out"}},
-      {with({"--tied", "true"}), {"--tied true", "pipedream is asynchronous", "use --tied false"}},
-      {with({"--steps", "1000000000", "--micro-batches", "4"}), {"--steps 1000000000", "at most 536870911 steps"}},
-      {{"--schedule", "pipedream-2bw", "--stages", "4", "--micro-batches", "3"}, {"must be at least --stages = 4"}},
+      {with("--reduction canonical"), {"--reduction canonical", "pipedream is asynchronous"}},
+      {with("--sync post"), {"--sync", "pipedream is asynchronous", "leave the flag out"}},
+      {with("--tied true"), {"--tied true", "pipedream is asynchronous", "use --tied false"}},
+      {with("--steps 1000000000 --micro-batches 4"), {"--steps 1000000000", "at most 536870911 steps"}},
+      {"--schedule pipedream-2bw --stages 4 --micro-batches 3", {"must be at least --stages = 4"}},
   });
 }
 
 TEST_F(TrainRefusalTest, Names) {
   expect_refusals({
-      {{"--schedule", "chimra"}, {"unknown schedule 'chimra'", "did you mean 'chimera'?"}},
-      {{"--from", "meta-llama/Llama-3.1-8B"},
+      {"--schedule chimra", {"unknown schedule 'chimra'", "did you mean 'chimera'?"}},
+      {"--from meta-llama/Llama-3.1-8B",
        {"is not a folder; download it with `hf download meta-llama/Llama-3.1-8B --local-dir Llama-3.1-8B`"}},
-      {{"--from", "gpt2"}, {"gpt2: is not a folder; download it with `hf download gpt2 --local-dir gpt2`"}},
-      {{"--recover", "restart"}, {"--recover restart continues from a checkpoint; give --checkpoint too"}},
-      {{"--model", "gpt2-tyni"}, {"unknown model 'gpt2-tyni'", "did you mean 'gpt2-tiny'?"}},
-      {{"--model", "missing.toml"}, {"missing.toml", "no such file"}},
+      {"--from gpt2", {"gpt2: is not a folder; download it with `hf download gpt2 --local-dir gpt2`"}},
+      {"--recover restart", {"--recover restart continues from a checkpoint; give --checkpoint too"}},
+      {"--model gpt2-tyni", {"unknown model 'gpt2-tyni'", "did you mean 'gpt2-tiny'?"}},
+      {"--model missing.toml", {"missing.toml", "no such file"}},
       {{"--model", scratch_.write("bad.toml", "family = \"gpt\"\n")}, {"bad.toml:1", "did you mean 'gpt2'?"}},
-      {{"--dtype", "float16"}, {"--dtype 'float16'", "did you mean 'bfloat16'?"}},
-      {{"--dtype", "float31"}, {"--dtype 'float31'", "did you mean 'float32'?"}},
-      {{"--optimizer", "adam"}, {"--optimizer 'adam'", "did you mean 'adamw'?"}},
-      {{"--optimizer", "lam"}, {"--optimizer 'lam'", "did you mean 'lamb'?"}},
-      {{"--learning-rate-shape", "cosin"}, {"--learning-rate-shape 'cosin'", "did you mean 'cosine'?"}},
-      {{"--decay", "embeddings"}, {"--decay 'embeddings'", "did you mean 'no-embeddings'?"}},
-      {{"--transport", "thread"}, {"--transport 'thread'", "did you mean 'threads'?"}},
-      {{"--recompute", "auto"}, {"--recompute auto needs --memory"}},
-      {{"--tied", "no"}, {"--tied 'no'"}},
-      {{"--step", "3"}, {"unknown flag '--step'", "did you mean '--steps'?"}},
-      {{"--elastic", "2"}, {"unknown flag '--elastic'"}},
-      {{"text.txt"}, {"unexpected argument 'text.txt'"}},
+      {"--dtype float16", {"--dtype 'float16'", "did you mean 'bfloat16'?"}},
+      {"--dtype float31", {"--dtype 'float31'", "did you mean 'float32'?"}},
+      {"--optimizer adam", {"--optimizer 'adam'", "did you mean 'adamw'?"}},
+      {"--optimizer lam", {"--optimizer 'lam'", "did you mean 'lamb'?"}},
+      {"--learning-rate-shape cosin", {"--learning-rate-shape 'cosin'", "did you mean 'cosine'?"}},
+      {"--decay embeddings", {"--decay 'embeddings'", "did you mean 'no-embeddings'?"}},
+      {"--transport thread", {"--transport 'thread'", "did you mean 'threads'?"}},
+      {"--recompute auto", {"--recompute auto needs --memory"}},
+      {"--tied no", {"--tied 'no'"}},
+      {"--step 3", {"unknown flag '--step'", "did you mean '--steps'?"}},
+      {"--elastic 2", {"unknown flag '--elastic'"}},
+      {"text.txt", {"unexpected argument 'text.txt'"}},
   });
 }
 
@@ -286,34 +288,33 @@ TEST_F(TrainRefusalTest, CountsTooLarge) {
     if (name == "seed") continue;  // any value is valid
     expect_refusals({{{"--" + name, "1000000000000"}, {"1000000000000"}}});
   }
-  expect_refusals({{{"--threads", "4096"}, {"--threads must be 0 to"}}});
+  expect_refusals({{"--threads 4096", {"--threads must be 0 to"}}});
 }
 
 TEST_F(TrainRefusalTest, OtherNumbers) {
-  for (const char* flag :
-       {"--learning-rate", "--min-learning-rate", "--beta1", "--weight-decay", "--clip", "--hang-seconds"}) {
-    expect_refusals({{{flag, "-1"}, {std::string(flag) + ": '-1' is not a number of at least 0"}}});
+  for (const std::string& flag :
+       Words("--learning-rate --min-learning-rate --beta1 --weight-decay --clip --hang-seconds")) {
+    expect_refusals({{{flag, "-1"}, {flag + ": '-1' is not a number of at least 0"}}});
   }
-  for (const char* value : {"", "nan", "inf", "1e400", "some"}) {
+  for (const char* value : {"", "nan", "inf", "1e400", "some"})
     expect_refusals({{{"--clip", value}, {"--clip: '" + std::string(value) + "' is not a number"}}});
-  }
-  expect_refusals({{{"--learning-rate", "0"}, {"--learning-rate must be above 0"}},
-                   {{"--min-learning-rate", "0.1"}, {"--min-learning-rate must be 0 to the learning rate, 0.001"}},
-                   {{"--cooldown", "3"}, {"--cooldown is for --learning-rate-shape wsd"}},
-                   {{"--cooldown-shape", "sqrt"}, {"--cooldown-shape is for --learning-rate-shape wsd"}},
-                   {{"--learning-rate-shape", "wsd", "--cooldown", "99", "--warmup", "2"},
+  expect_refusals({{"--learning-rate 0", {"--learning-rate must be above 0"}},
+                   {"--min-learning-rate 0.1", {"--min-learning-rate must be 0 to the learning rate, 0.001"}},
+                   {"--cooldown 3", {"--cooldown is for --learning-rate-shape wsd"}},
+                   {"--cooldown-shape sqrt", {"--cooldown-shape is for --learning-rate-shape wsd"}},
+                   {"--learning-rate-shape wsd --cooldown 99 --warmup 2",
                     {"--cooldown: 99 steps of it and 2 of warm-up are more than the run's"}},
-                   {{"--learning-rate-shape", "constant", "--min-learning-rate", "0"},
+                   {"--learning-rate-shape constant --min-learning-rate 0",
                     {"--min-learning-rate has no effect on a constant learning rate"}},
-                   {{"--warmup", "1000000"}, {"--warmup: 1000000 steps are more than the run's"}},
-                   {{"--beta1", "1"}, {"--beta1 must be at least 0 and below 1, not 1"}},
-                   {{"--beta2", "1.5"}, {"--beta2 must be at least 0 and below 1, not 1.5"}},
-                   {{"--epsilon", "0"}, {"--epsilon must be above 0, not 0"}},
-                   {{"--optimizer", "sgd", "--beta1", "0.5"}, {"--beta1 means nothing to --optimizer sgd"}},
-                   {{"--dropout", "1"}, {"--dropout must be at least 0 and below 1, not 1"}},
-                   {{"--hang-seconds", "1e9"}, {"--hang-seconds must be 0 to 604800, not 1e+09"}},
-                   {{"--report-stragglers"}, {"is now `chimera diagnose`"}},
-                   {{"--meeting-seconds", "9"}, {"is now `chimera train --rendezvous-seconds`"}}});
+                   {"--warmup 1000000", {"--warmup: 1000000 steps are more than the run's"}},
+                   {"--beta1 1", {"--beta1 must be at least 0 and below 1, not 1"}},
+                   {"--beta2 1.5", {"--beta2 must be at least 0 and below 1, not 1.5"}},
+                   {"--epsilon 0", {"--epsilon must be above 0, not 0"}},
+                   {"--optimizer sgd --beta1 0.5", {"--beta1 means nothing to --optimizer sgd"}},
+                   {"--dropout 1", {"--dropout must be at least 0 and below 1, not 1"}},
+                   {"--hang-seconds 1e9", {"--hang-seconds must be 0 to 604800, not 1e+09"}},
+                   {"--report-stragglers", {"is now `chimera diagnose`"}},
+                   {"--meeting-seconds 9", {"is now `chimera train --rendezvous-seconds`"}}});
 }
 
 TEST_F(TrainRefusalTest, MetricsFiles) {
@@ -331,17 +332,17 @@ TEST_F(TrainRefusalTest, MetricsFiles) {
       {{"--metrics", scratch_.path("")}, {"cannot be written", "Is a directory"}},
       {{"--metrics", data_}, {"the run reads this file"}},
       {{"--metrics", alias}, {"the run reads this file"}},
-      {{"--metrics", model, "--model", model}, {"the run reads this file"}},
-      {{"--metrics", words, "--tokenizer", words}, {"the run reads this file"}},
-      {{"--metrics", config, "--config", config}, {"the run reads this file"}},
-      {{"--metrics", profile, "--machine", profile}, {"the run reads this file"}},
+      {split("--metrics {} --model {}", model, model), {"the run reads this file"}},
+      {split("--metrics {} --tokenizer {}", words, words), {"the run reads this file"}},
+      {split("--metrics {} --config {}", config, config), {"the run reads this file"}},
+      {split("--metrics {} --machine {}", profile, profile), {"the run reads this file"}},
   });
   EXPECT_EQ(read_file(data_), sample_text());
   EXPECT_EQ(read_file(words), "[UNK]\nthe\n");
 }
 
 TEST_F(TrainRefusalTest, FilesOfOtherRuns) {
-  const Arguments run = {"train", "--model", "gpt2-tiny", "--data", data_, "--sequence", "32", "--steps", "2"};
+  const Words run = split("train --model gpt2-tiny --data {} --sequence 32 --steps 2", data_);
   const std::string folder = scratch_.path("texts");
   std::filesystem::create_directory(folder);
   static_cast<void>(scratch_.write("texts/a.txt", sample_text()));
@@ -349,9 +350,8 @@ TEST_F(TrainRefusalTest, FilesOfOtherRuns) {
   std::filesystem::create_directory(notes);
   const std::string latest = scratch_.write("notes/latest", "the last notes");
   const std::string report = scratch_.write("report.html", "the last report");
-  expect_refusal(
-      {run + Arguments{"--metrics", metrics_}, {"--metrics " + metrics_ + ": exists already", "--overwrite"}});
-  expect_refusal({run + Arguments{"--report", report}, {"--report " + report + ": exists already", "--overwrite"}});
+  expect_refusal({run + Words{"--metrics", metrics_}, {"--metrics " + metrics_ + ": exists already", "--overwrite"}});
+  expect_refusal({run + Words{"--report", report}, {"--report " + report + ": exists already", "--overwrite"}});
   expect_refusals({
       {{"--data", folder, "--metrics", folder + "/b.txt"}, {"is in the folder " + folder, "give another folder"}},
       {{"--flight-record", folder}, {"--flight-record " + folder + ": has a.txt, which is no flight record"}},
@@ -367,11 +367,11 @@ TEST_F(TrainRefusalTest, ObservationFiles) {
       {{"--trace", ""}, {"--trace: the name of a file is missing"}},
       {{"--trace", data_}, {"--trace", "the run reads this file"}},
       {{"--trace", metrics_}, {"--trace", "--metrics writes this file"}},
-      {{"--op-times", scratch_.path("new"), "--timeline", scratch_.path("new")},
+      {split("--op-times {} --timeline {}", scratch_.path("new"), scratch_.path("new")),
        {"--timeline", "--op-times writes this file"}},
       {{"--op-times", trace + "/times.json"}, {"--op-times", "cannot be written", "Not a directory"}},
       {{"--timeline", scratch_.path("")}, {"--timeline", "cannot be written", "Is a directory"}},
-      {{"--trace", trace, "--stages", "3"}, {"--stages must be even"}},
+      {split("--trace {} --stages 3", trace), {"--stages must be even"}},
   });
   EXPECT_EQ(read_file(trace), "the last trace");
   EXPECT_FALSE(std::filesystem::exists(scratch_.path("new")));
@@ -383,7 +383,7 @@ TEST_F(TrainRefusalTest, FoldersOfEvents) {
       {{"--tensorboard", ""}, {"--tensorboard: the name of a folder is missing"}},
       {{"--tensorboard", data_}, {"--tensorboard " + data_, "is not a folder"}},
       {{"--tensorboard", data_ + "/logs"}, {"--tensorboard " + data_ + "/logs", "is not a folder"}},
-      {{"--tensorboard", scratch_.path("logs"), "--stages", "3"}, {"--stages must be even"}},
+      {split("--tensorboard {} --stages 3", scratch_.path("logs")), {"--stages must be even"}},
   });
   EXPECT_FALSE(std::filesystem::exists(scratch_.path("logs")));
 }
@@ -401,13 +401,13 @@ TEST_F(TrainRefusalTest, LinksToNothing) {
 }
 
 TEST_F(TrainRefusalTest, MakesNoMetricsFile) {
-  expect_refusal({command({"--stages", "3", "--metrics", scratch_.path("new.jsonl")}), {}});
+  expect_refusal({command(split("--stages 3 --metrics {}", scratch_.path("new.jsonl"))), {}});
   EXPECT_FALSE(std::filesystem::exists(scratch_.path("new.jsonl")));
 }
 
 TEST_F(TrainRefusalTest, UnpipelinedRunsIgnoreAHugeNumberOfStages) {
-  const ProgramResult result = run_program(
-      command({"--schedule", "none", "--stages", "1000000000000", "--micro-batches", "1", "--threads", "1"}));
+  const ProgramResult result =
+      run_program(command("--schedule none --stages 1000000000000 --micro-batches 1 --threads 1"));
   EXPECT_EQ(result.exit_code, 0) << result.messages;
 }
 

@@ -10,26 +10,19 @@
 
 namespace chimera::testing {
 
-Arguments operator+(Arguments first, const Arguments& second) {
-  first.insert(first.end(), second.begin(), second.end());
-  return first;
+Words small_training(const Scratch& scratch, const std::string& metrics) {
+  const std::string text = scratch.write("text.txt", sample_text());
+  const std::string file = scratch.path(metrics);
+  return split(
+      "train --data {} --schedule chimera --micro-batch-size 2 --sequence 32 --dtype float64 --overwrite --metrics {}",
+      text, file);
 }
 
-Arguments small_training(const Scratch& scratch, const std::string& metrics) {
-  return {"train",
-          "--data",
-          scratch.write("text.txt", sample_text()),
-          "--schedule",
-          "chimera",
-          "--micro-batch-size",
-          "2",
-          "--sequence",
-          "32",
-          "--dtype",
-          "float64",
-          "--overwrite",
-          "--metrics",
-          scratch.path(metrics)};
+std::string refusal_of_training(const Words& flags) {
+  const Scratch scratch;
+  const ProgramResult result = run_program(small_training(scratch) + flags);
+  EXPECT_EQ(result.exit_code, 2);
+  return result.messages;
 }
 
 std::string sample_text() {
@@ -38,9 +31,8 @@ std::string sample_text() {
   std::string text;
   for (std::uint64_t word = 0; word < kWords; ++word) {
     const auto length = 1 + random.below(16 * word, 8);
-    for (std::uint64_t i = 1; i <= length; ++i) {
+    for (std::uint64_t i = 1; i <= length; ++i)
       text += static_cast<char>('a' + static_cast<int>(random.below(16 * word + i, 26)));
-    }
     text += word % 9 == 8 ? ".\n" : " ";
   }
   return text;
@@ -57,15 +49,22 @@ std::vector<nlohmann::json> read_metrics(const std::string& path) {
   return steps;
 }
 
-std::vector<nlohmann::json> numbers_in(const Scratch& scratch) {
+std::vector<nlohmann::json> numbers_in(const Scratch& scratch, const char* other) {
   std::vector<nlohmann::json> numbers;
   for (auto line : read_metrics(scratch.path("metrics.jsonl"))) {
     for (const char* name : {"time", "step_seconds", "tokens_per_second", "peak_memory_bytes", "used_memory_bytes",
-                             "allocation_retries", "eta_seconds", "op_sum_seconds"})
+                             "allocation_retries", "eta_seconds", "op_sum_seconds", other})
       line.erase(name);
     numbers.push_back(std::move(line));
   }
   return numbers;
+}
+
+Hashes hashes_in(const Scratch& scratch, const std::string& metrics) {
+  Hashes hashes;
+  for (const auto& line : read_metrics(scratch.path(metrics)))
+    hashes.emplace_back(line.at("step"), line.at("parameters_hash"));
+  return hashes;
 }
 
 std::size_t occurrences(const std::string& text, const std::string& word) {

@@ -17,9 +17,8 @@ class Initial {
   void normal(const std::string& name, std::int64_t rows, std::int64_t columns, double deviation = 0.02) {
     const Random random(seed_, name);
     std::vector<double> values;
-    for (std::int64_t i = 0; i < rows * columns; ++i) {
+    for (std::int64_t i = 0; i < rows * columns; ++i)
       values.push_back(deviation * random.normal(static_cast<std::uint64_t>(i)));
-    }
     weights_[name] = at::tensor(values, at::kDouble).reshape({rows, columns});
   }
   void zeros(const std::string& name, std::int64_t size) { weights_[name] = at::zeros({size}, at::kDouble); }

@@ -128,9 +128,8 @@ TrainOptions options_of(const Case& c, const std::string& data) {
                              .heads = recipe.architecture.heads,
                              .vocabulary = recipe.architecture.vocabulary,
                              .tied = recipe.architecture.tied};
-  if (recipe.architecture.family == oracle::Family::Llama) {
+  if (recipe.architecture.family == oracle::Family::Llama)
     options.model.overrides.key_value_heads = recipe.architecture.key_value_heads;
-  }
   options.data.training = data;
   options.schedule.name = c.schedule;
   options.schedule.shape = c.shape;
@@ -173,9 +172,8 @@ TEST_P(OracleTest, TrainsAsThePlainLoop) {
               kTolerance * expected.validation_losses.back());
   ASSERT_EQ(actual.parameters.size(), expected.weights.size());
   for (const auto& [name, weight] : expected.weights) {
-    for (const at::Tensor& copy : actual.parameters.at(name)) {
+    for (const at::Tensor& copy : actual.parameters.at(name))
       EXPECT_LE((copy - weight).abs().max().item<double>(), kTolerance) << name;
-    }
   }
 }
 
@@ -206,25 +204,18 @@ TEST(OracleRecipeTest, ClipsWarmsUpAndLearns) {
 }
 
 /// Starts a new process, not a fork: this process has computed, and a fork lacks OpenMP's threads.
-testing::ProgramResult start_program(const testing::Arguments& arguments) {
-  return testing::ProgramRun(arguments).wait();
-}
+testing::ProgramResult start_program(const testing::Words& arguments) { return testing::ProgramRun(arguments).wait(); }
 
 /// Passes the recipe of OtherFlags as command-line flags.
 TEST(OracleProgramTest, TakesTheOptimizersFlags) {
   const oracle::Recipe recipe = recipe_of(Trained::OtherFlags);
   const oracle::Course& expected = course_of(Trained::OtherFlags);
   const testing::Scratch scratch;
-  using testing::Arguments;
-  using testing::operator+;
-  const auto result = start_program(
-      Arguments{"train", "--data", scratch.write("text.txt", recipe.text), "--metrics", scratch.path("metrics")} +
-      Arguments{"--model", "gpt2-tiny", "--layers", "8", "--hidden", "16", "--heads", "2", "--dtype", "float64"} +
-      Arguments{"--tied", "true", "--schedule", "none", "--micro-batches", "4", "--sequence", "24", "--steps", "5"} +
-      Arguments{"--warmup", "2", "--learning-rate", "0.01", "--min-learning-rate", "0.004", "--clip", "0.5"} +
-      Arguments{"--weight-decay", "0.5", "--decay", "no-embeddings", "--beta1", "0.8", "--beta2", "0.95"} +
-      Arguments{"--epsilon", "1e-4"});
-  ASSERT_EQ(result.exit_code, 0) << result.messages;
+  testing::succeeded(start_program(testing::split(
+      "train --data {} --metrics {} --model gpt2-tiny --layers 8 --hidden 16 --heads 2 --dtype float64 --tied true "
+      "--schedule none --micro-batches 4 --sequence 24 --steps 5 --warmup 2 --learning-rate 0.01 --min-learning-rate "
+      "0.004 --clip 0.5 --weight-decay 0.5 --decay no-embeddings --beta1 0.8 --beta2 0.95 --epsilon 1e-4",
+      scratch.write("text.txt", recipe.text), scratch.path("metrics"))));
   const auto steps = testing::read_metrics(scratch.path("metrics"));
   ASSERT_EQ(steps.size(), 5U);
   for (std::size_t i = 0; i < 5; ++i) {
@@ -238,16 +229,12 @@ TEST(OracleProgramTest, WritesTheNumbersOfThePlainLoop) {
   const oracle::Recipe recipe = recipe_of(Trained::Bert);
   const oracle::Course& expected = course_of(Trained::Bert);
   const testing::Scratch scratch;
-  using testing::Arguments;
-  using testing::operator+;
-  const auto result = start_program(
-      Arguments{"train", "--data", scratch.write("text.txt", recipe.text), "--metrics", scratch.path("metrics")} +
-      Arguments{"--model", "bert-tiny", "--layers", "8", "--hidden", "16", "--heads", "2", "--dtype", "float64"} +
-      Arguments{"--stages", "4", "--pipelines", "4", "--data-parallel", "2", "--partition", "3,1,1,3"} +
-      Arguments{"--micro-batches", "4", "--micro-batch-size", "2", "--sequence", "24", "--reduction", "canonical"} +
-      Arguments{"--steps", "5", "--validate-every", "2", "--warmup", "2", "--learning-rate", "0.01"} +
-      Arguments{"--weight-decay", "0.01", "--clip", "0.5"});
-  ASSERT_EQ(result.exit_code, 0) << result.messages;
+  testing::succeeded(start_program(
+      testing::split("train --data {} --metrics {} --model bert-tiny --layers 8 --hidden 16 --heads 2 --dtype float64 "
+                     "--stages 4 --pipelines 4 --data-parallel 2 --partition 3,1,1,3 --micro-batches 4 "
+                     "--micro-batch-size 2 --sequence 24 --reduction canonical --steps 5 --validate-every 2 --warmup 2 "
+                     "--learning-rate 0.01 --weight-decay 0.01 --clip 0.5",
+                     scratch.write("text.txt", recipe.text), scratch.path("metrics"))));
   const auto steps = testing::read_metrics(scratch.path("metrics"));
   ASSERT_EQ(steps.size(), 5U);
   for (std::size_t i = 0; i < 5; ++i) {

@@ -30,9 +30,8 @@ bool has_decay(Decay decay, const std::string& name, const at::Tensor& weight) {
 torch::optim::AdamW make_optimizer(const Recipe& recipe, const Weights& weights) {
   std::vector<at::Tensor> decaying;
   std::vector<at::Tensor> others;
-  for (const auto& [name, weight] : weights) {
+  for (const auto& [name, weight] : weights)
     (has_decay(recipe.decay, name, weight) ? decaying : others).push_back(weight);
-  }
   const auto options = [&](double weight_decay) {
     auto made = std::make_unique<torch::optim::AdamWOptions>();
     made->weight_decay(weight_decay).betas({recipe.beta1, recipe.beta2}).eps(recipe.epsilon);

@@ -154,17 +154,14 @@ std::int64_t num_hops(const Schedule& schedule) {
 }
 
 TEST(LowerTest, EveryTransferIsPostedSentAndWaitedForOnce) {
-  for (const Generator& generator : generators()) {
-    for (const PipelineShape& shape : testing::small_shapes(generator.name, 8)) {
-      const Schedule schedule = generator.generate(shape);
-      const Program program = lower(schedule);
-      const std::int64_t sends = count(program, InstructionKind::StartSend);
-      EXPECT_EQ(sends, 2 * num_hops(schedule)) << testing::describe(generator.name, shape);
-      EXPECT_EQ(count(program, InstructionKind::PostReceive), sends);
-      EXPECT_EQ(count(program, InstructionKind::WaitReceive), sends);
-      EXPECT_EQ(count(program, InstructionKind::WaitSend), sends);
-    }
-  }
+  testing::for_every_schedule(8, [](const Schedule& schedule) {
+    const Program program = lower(schedule);
+    const std::int64_t sends = count(program, InstructionKind::StartSend);
+    EXPECT_EQ(sends, 2 * num_hops(schedule));
+    EXPECT_EQ(count(program, InstructionKind::PostReceive), sends);
+    EXPECT_EQ(count(program, InstructionKind::WaitReceive), sends);
+    EXPECT_EQ(count(program, InstructionKind::WaitSend), sends);
+  });
 }
 
 /// Most sends of gradients in flight at once on a worker.
@@ -209,28 +206,24 @@ std::size_t turn_of(const OpTable& table, const std::vector<std::int64_t>& start
 }
 
 TEST(LowerTest, OnGpusNoReceiveIsPostedMoreThanOneOpBeforeItsTurn) {
-  for (const Generator& generator : generators()) {
-    for (const PipelineShape& shape : testing::small_shapes(generator.name, 6)) {
-      SCOPED_TRACE(testing::describe(generator.name, shape));
-      const Schedule schedule = generator.generate(shape);
-      const OpTable table(schedule);
-      for (const Pairs pairs : {Pairs::InOrder, Pairs::Together}) {
-        const std::vector<std::int64_t> start = unit_start_times(table, pairs);
-        const Program program = lower(schedule, {.receives_ahead = kReceivesAheadOnGpus, .pairs = pairs});
-        for (std::size_t w = 0; w < program.workers.size(); ++w) {
-          std::size_t done = 0;
-          for (const Instruction& instruction : program.workers[w]) {
-            done += instruction.kind == InstructionKind::Compute;
-            if (instruction.kind != InstructionKind::PostReceive) continue;
-            const std::size_t turn = turn_of(table, start, instruction.op, w);
-            EXPECT_LE(done, turn);
-            const std::size_t next = done + (done < turn ? num_concurrent(schedule.workers[w], done, pairs) : 0);
-            EXPECT_GE(next, turn) << to_text(instruction) << " on worker " << w;
-          }
+  testing::for_every_schedule(6, [](const Schedule& schedule) {
+    const OpTable table(schedule);
+    for (const Pairs pairs : {Pairs::InOrder, Pairs::Together}) {
+      const std::vector<std::int64_t> start = unit_start_times(table, pairs);
+      const Program program = lower(schedule, {.receives_ahead = kReceivesAheadOnGpus, .pairs = pairs});
+      for (std::size_t w = 0; w < program.workers.size(); ++w) {
+        std::size_t done = 0;
+        for (const Instruction& instruction : program.workers[w]) {
+          done += instruction.kind == InstructionKind::Compute;
+          if (instruction.kind != InstructionKind::PostReceive) continue;
+          const std::size_t turn = turn_of(table, start, instruction.op, w);
+          EXPECT_LE(done, turn);
+          const std::size_t next = done + (done < turn ? num_concurrent(schedule.workers[w], done, pairs) : 0);
+          EXPECT_GE(next, turn) << to_text(instruction) << " on worker " << w;
         }
       }
     }
-  }
+  });
 }
 
 }  // namespace

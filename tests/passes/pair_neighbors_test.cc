@@ -14,9 +14,8 @@ using ::testing::ElementsAre;
 
 std::vector<std::size_t> num_pairs(const Schedule& schedule) {
   std::vector<std::size_t> numbers;
-  for (const auto& ops : schedule.workers) {
+  for (const auto& ops : schedule.workers)
     numbers.push_back(static_cast<std::size_t>(std::ranges::count_if(ops, &Op::paired)));
-  }
   return numbers;
 }
 
@@ -26,15 +25,12 @@ TEST(PairNeighborsTest, TheLastWorkerOf1F1BHasNoPairs) {
 }
 
 TEST(PairNeighborsTest, EveryScheduleStaysTheSameAndRunsItsPairsTogether) {
-  for (const Generator& generator : generators()) {
-    for (const PipelineShape& shape : testing::small_shapes(generator.name, 5)) {
-      const Schedule schedule = generator.generate(shape);
-      const Schedule paired = pair_neighbors(schedule);
-      EXPECT_EQ(without_pairs(paired), without_pairs(schedule)) << testing::describe(generator.name, shape);
-      EXPECT_TRUE(check(paired).empty()) << testing::describe(generator.name, shape);
-      EXPECT_EQ(has_pairs(paired) && schedule.updates, false);
-    }
-  }
+  testing::for_every_schedule(5, [](const Schedule& schedule) {
+    const Schedule paired = pair_neighbors(schedule);
+    EXPECT_EQ(without_pairs(paired), without_pairs(schedule));
+    EXPECT_TRUE(check(paired).empty());
+    EXPECT_EQ(has_pairs(paired) && schedule.updates, false);
+  });
 }
 
 TEST(PairNeighborsTest, SplitsOnlyPairsThatCannotRun) {

@@ -38,9 +38,8 @@ TEST(StreamTest, PiecesAddUpToTheProgramOfTheWholeRun) {
         options.steps = kSteps;
         const Program whole = lower(unroll(step, kSteps), options);
         EXPECT_TRUE(check(whole, ChannelDiscipline::PerDirection).empty());
-        for (std::size_t w = 0; w < whole.workers.size(); ++w) {
+        for (std::size_t w = 0; w < whole.workers.size(); ++w)
           ASSERT_TRUE(joined(stream, w) == whole.workers[w]) << name << ", D = " << d << ", N = " << n;
-        }
       }
     }
   }

@@ -6,7 +6,6 @@
 #include <rapidcheck/gtest.h>
 
 #include <algorithm>
-#include <numeric>
 
 #include "core/error.h"
 #include "simulate/explain.h"

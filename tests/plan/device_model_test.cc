@@ -83,6 +83,36 @@ TEST(DeviceModelTest, FusedKernelsMoveFewerBytesAndHideSums) {
   EXPECT_DOUBLE_EQ(sums(), eager_sums / 4);
 }
 
+TEST(DeviceModelTest, MeasuredLayersAreScaledByItToOtherShapes) {
+  MachineProfile machine = slow_device();
+  machine.device.product_size = 64;
+  machine.block_launch = 2;
+  const ModelConfig measured = find_model("gpt2-mini");
+  const double slower = 1.5;  // than the model says
+  for (const LayerKind kind : {LayerKind::Embedding, LayerKind::Block, LayerKind::Head}) {
+    LayerTimes layer{.kind = kind, .model = measured, .sequence = 128};
+    for (const std::int64_t size : {1, 2, 8}) {
+      const DeviceTime time = device_time(machine, measured, kind, {.micro_batch_size = size}, 1);
+      layer.times.push_back({size, slower * time.forward.all(), slower * time.input_gradient.all(),
+                             slower * time.weight_gradient.all(), slower * time.forward.all(), 0.1});
+    }
+    machine.layers.push_back(layer);
+  }
+  MachineProfile modeled = machine;
+  modeled.layers.clear();
+  // Another width, sequence, type of numbers, slices, and ranks that share a layer.
+  const Workload workload{.micro_batch_size = 1, .sequence = 1024, .compute_bytes = 2, .slices = 4};
+  for (const std::int64_t ranks : {1, 2}) {
+    for (const LayerTimes& layer : machine.layers) {
+      const auto time_on = [&](const MachineProfile& of) {
+        return split_layer_time(of, find_model("llama-mini"), layer.kind, workload, ranks);
+      };
+      EXPECT_DOUBLE_EQ(time_on(machine).whole(), slower * time_on(modeled).whole());
+      EXPECT_EQ(time_on(machine).spread, 0.1);
+    }
+  }
+}
+
 TEST(DeviceModelTest, LayersAddUp) {
   const MachineProfile machine = slow_device();
   const ModelConfig model = find_model("gpt2-mini");

@@ -3,8 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <filesystem>
-#include <fstream>
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
@@ -139,58 +138,67 @@ TEST(MachineTest, RefusesADuplicateField) {
   std::string text = to_json(round_machine());
   const std::string field = "\"kind\": \"block\",";
   text.insert(text.find(field), field);
-  try {
-    (void)machine_from_json(text, "here.json");
-    FAIL();
-  } catch (const ConfigError& error) {
-    EXPECT_THAT(
-        error.what(),
-        ::testing::MatchesRegex("here.json: layers\\[[0-9]\\].kind: the field is given twice; leave one of them out"));
-  }
+  EXPECT_THAT(
+      testing::message_of([&] { (void)machine_from_json(text, "here.json"); }, "accepted"),
+      ::testing::MatchesRegex("here.json: layers\\[[0-9]\\].kind: the field is given twice; leave one of them out"));
 }
 
-TEST(MachineTest, KernelsAreOursByDefault) {
-  json machine = read_json(to_json(round_machine()));
-  machine["kernels"] = {{"activation_scale", 1.5}, {"score_bytes", 13}};
-  const MachineProfile other = machine_from_json(json_text(machine), "here.json");
-  EXPECT_EQ(other.activation_scale, 1.5);
-  EXPECT_EQ(other.score_bytes, 13);
-  EXPECT_EQ(machine_from_json(to_json(other), "here.json"), other);
-  machine.erase("kernels");
-  EXPECT_EQ(machine_from_json(json_text(machine), "here.json"), round_machine());
-  EXPECT_EQ(refusal_with("/kernels/score_bytes", -1),
-            "here.json: kernels.score_bytes: expected a finite number of 0 or more, found -1");
-}
+/// A number that profiles may leave out: its place in the file and in the machine.
+struct OptionalNumber {
+  const char* place;
+  double (*of)(const MachineProfile& machine);
+};
 
-TEST(MachineTest, SizeHasNoCostByDefault) {
+constexpr OptionalNumber kOptionalNumbers[] = {
+    {"/kernels/activation_scale", [](const MachineProfile& machine) { return machine.activation_scale; }},
+    {"/kernels/score_bytes", [](const MachineProfile& machine) { return machine.score_bytes; }},
+    {"/memory_bandwidth", [](const MachineProfile& machine) { return machine.memory_bandwidth; }},
+    {"/kernels/score_traffic", [](const MachineProfile& machine) { return machine.score_traffic; }},
+    {"/sum_rank_loss", [](const MachineProfile& machine) { return machine.sum_rank_loss; }},
+    {"/scale_loss", [](const MachineProfile& machine) { return machine.scale_loss; }},
+    {"/host_bandwidth", [](const MachineProfile& machine) { return machine.host_bandwidth; }},
+    {"/contention/ops_by_sums", [](const MachineProfile& machine) { return machine.contention.ops_by_sums; }},
+    {"/contention/sums_by_ops", [](const MachineProfile& machine) { return machine.contention.sums_by_ops; }},
+    {"/contention/transfers", [](const MachineProfile& machine) { return machine.contention.transfers; }},
+    {"/contention/sums_overlap", [](const MachineProfile& machine) { return machine.contention.sums_overlap; }},
+    {"/contention/node_transfers", [](const MachineProfile& machine) { return machine.contention.node_transfers; }},
+    {"/contention/ops_by_receives", [](const MachineProfile& machine) { return machine.contention.ops_by_receives; }},
+    {"/contention/idle_gain", [](const MachineProfile& machine) { return machine.contention.idle_gain; }},
+    {"/busy_delay", [](const MachineProfile& machine) { return machine.busy_delay; }},
+    {"/core_imbalance", [](const MachineProfile& machine) { return machine.core_imbalance; }},
+    {"/core_sharing", [](const MachineProfile& machine) { return machine.core_sharing; }}};
+
+TEST(MachineTest, OptionalNumbersHaveDefaults) {
   json machine = read_json(to_json(round_machine()));
-  for (const char* field : {"memory_bandwidth", "sum_rank_loss", "scale_loss"}) {
-    machine[field] = 0.25;
-    EXPECT_EQ(refusal_with(std::string("/") + field, -1),
-              std::string("here.json: ") + field + ": expected a finite number of 0 or more, found -1");
+  json without = machine;
+  for (const char* optional : {"kernels", "contention", "memory_bandwidth", "sum_rank_loss", "scale_loss",
+                               "host_bandwidth", "busy_delay", "core_imbalance", "core_sharing"})
+    without.erase(optional);
+  EXPECT_EQ(machine_from_json(json_text(without), "here.json"), round_machine());
+  without["kernels"] = {{"activation_scale", 1}, {"score_bytes", 0}};
+  without["contention"] = {{"ops_by_sums", 0}, {"sums_by_ops", 0}, {"transfers", 0}};
+  EXPECT_EQ(machine_from_json(json_text(without), "here.json"), round_machine());
+  for (const auto& [place, of] : kOptionalNumbers) {
+    machine[json::json_pointer(place)] = 0.125;
+    const MachineProfile read = machine_from_json(json_text(machine), "here.json");
+    EXPECT_EQ(of(read), 0.125) << place;
+    EXPECT_EQ(machine_from_json(to_json(read), "here.json"), read) << place;
+    std::string name = place + 1;
+    std::ranges::replace(name, '/', '.');
+    EXPECT_EQ(refusal_with(place, -1), "here.json: " + name + ": expected a finite number of 0 or more, found -1");
   }
-  machine["kernels"]["score_traffic"] = 33;
-  const MachineProfile other = machine_from_json(json_text(machine), "here.json");
-  EXPECT_EQ(other.memory_bandwidth, 0.25);
-  EXPECT_EQ(other.score_traffic, 33);
-  EXPECT_EQ(other.sum_rank_loss, 0.25);
-  EXPECT_EQ(other.scale_loss, 0.25);
-  EXPECT_EQ(machine_from_json(to_json(other), "here.json"), other);
-  for (const char* field : {"memory_bandwidth", "sum_rank_loss", "scale_loss"}) machine.erase(field);
-  machine["kernels"].erase("score_traffic");
-  EXPECT_EQ(machine_from_json(json_text(machine), "here.json"), round_machine());
   EXPECT_EQ(refusal_with("/kernels/score_traffic", 33),
             "here.json: kernels.score_traffic: needs memory_bandwidth, in bytes per second");
 }
 
-TEST(MachineTest, HostBandwidthIsUnknownByDefault) {
-  json machine = read_json(to_json(round_machine()));
-  EXPECT_FALSE(machine.contains("host_bandwidth"));
-  machine["host_bandwidth"] = 5e10;
-  const MachineProfile other = machine_from_json(json_text(machine), "here.json");
-  EXPECT_EQ(other.host_bandwidth, 5e10);
-  EXPECT_EQ(machine_from_json(to_json(other), "here.json"), other);
-  EXPECT_EQ(merge_machines({other, other}).host_bandwidth, 5e10);
+TEST(MachineTest, MergedMachinesHaveMeansOfOptionalNumbers) {
+  MachineProfile machine = round_machine();
+  machine.contention.idle_gain = 0.125;
+  machine.host_bandwidth = 5e10;
+  MachineProfile other = machine;
+  other.contention.idle_gain = 0;
+  EXPECT_EQ(merge_machines({machine, other}).contention.idle_gain, 0.0625);
+  EXPECT_EQ(merge_machines({machine, other}).host_bandwidth, 5e10);
 }
 
 TEST(MachineTest, NamesWhatIsReserved) {
@@ -202,34 +210,6 @@ TEST(MachineTest, NamesWhatIsReserved) {
   EXPECT_EQ(read.reserved, (ReservedBytes{.context = 1 << 30, .communicators = 2e9, .margin = 3e9}));
   EXPECT_EQ(machine_from_json(to_json(read), "here.json"), read);
   EXPECT_EQ(to_text(read.reserved), "1.00 GiB for the CUDA context, 1.86 GiB for NCCL, 2.79 GiB in reserve");
-}
-
-TEST(MachineTest, ThereIsNoContentionByDefault) {
-  json machine = read_json(to_json(round_machine()));
-  machine["contention"] = {{"ops_by_sums", 0.25}, {"sums_by_ops", 0.5}, {"transfers", 1}};
-  const MachineProfile other = machine_from_json(json_text(machine), "here.json");
-  EXPECT_EQ(other.contention, (Contention{0.25, 0.5, 1}));
-  machine["contention"]["sums_overlap"] = 0.75;
-  EXPECT_EQ(machine_from_json(json_text(machine), "here.json").contention,
-            (Contention{.ops_by_sums = 0.25, .sums_by_ops = 0.5, .transfers = 1, .sums_overlap = 0.75}));
-  machine["contention"]["node_transfers"] = 0.5;
-  const MachineProfile nodes = machine_from_json(json_text(machine), "here.json");
-  EXPECT_EQ(nodes.contention.node_transfers, 0.5);
-  machine["contention"]["ops_by_receives"] = 0.25;
-  const MachineProfile receives = machine_from_json(json_text(machine), "here.json");
-  EXPECT_EQ(receives.contention.ops_by_receives, 0.25);
-  machine["contention"]["idle_gain"] = 0.125;
-  const MachineProfile idle = machine_from_json(json_text(machine), "here.json");
-  EXPECT_EQ(idle.contention.idle_gain, 0.125);
-  EXPECT_EQ(machine_from_json(to_json(idle), "here.json"), idle);
-  EXPECT_EQ(merge_machines({idle, receives}).contention.idle_gain, 0.0625);
-  EXPECT_EQ(machine_from_json(to_json(receives), "here.json"), receives);
-  EXPECT_EQ(machine_from_json(to_json(nodes), "here.json"), nodes);
-  EXPECT_EQ(machine_from_json(to_json(other), "here.json"), other);
-  machine.erase("contention");
-  EXPECT_EQ(machine_from_json(json_text(machine), "here.json"), round_machine());
-  EXPECT_EQ(refusal_with("/contention/transfers", -1),
-            "here.json: contention.transfers: expected a finite number of 0 or more, found -1");
 }
 
 TEST(MachineTest, SumsOverManyWorkersSlowDownAsProfiled) {
@@ -247,22 +227,6 @@ TEST(MachineTest, RecomputationTakesAForwardByDefault) {
   const MachineProfile other = machine_from_json(json_text(machine), "here.json");
   EXPECT_EQ(other.layers[1].times[0].recompute, other.layers[1].times[0].forward);
   EXPECT_EQ(other.layers[1].times[1].recompute, 3);
-}
-
-TEST(MachineTest, CoresAreEqualAndImmediateByDefault) {
-  json machine = read_json(to_json(round_machine()));
-  machine["busy_delay"] = 0.25;
-  machine["core_imbalance"] = 0.5;
-  machine["core_sharing"] = 0.125;
-  const MachineProfile other = machine_from_json(json_text(machine), "here.json");
-  EXPECT_EQ(other.busy_delay, 0.25);
-  EXPECT_EQ(other.core_imbalance, 0.5);
-  EXPECT_EQ(other.core_sharing, 0.125);
-  EXPECT_EQ(machine_from_json(to_json(other), "here.json"), other);
-  machine.erase("busy_delay");
-  machine.erase("core_imbalance");
-  machine.erase("core_sharing");
-  EXPECT_EQ(machine_from_json(json_text(machine), "here.json"), round_machine());
 }
 
 TEST(MachineTest, OptionalSpreadIsZero) {

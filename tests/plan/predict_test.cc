@@ -32,8 +32,23 @@ PlanProblem round_problem(std::int64_t workers, std::int64_t mini_batch) {
   return problem;
 }
 
-Candidate two_stages(const std::string& schedule, std::int64_t count, std::int64_t size) {
-  return {.schedule = schedule, .shape = {.stages = 2, .micro_batches = count}, .micro_batch_size = size};
+Candidate two_stages(const std::string& schedule, std::int64_t count, std::int64_t size, std::int64_t groups = 1) {
+  return {.schedule = schedule,
+          .shape = {.stages = 2, .micro_batches = count},
+          .data_parallel = groups,
+          .micro_batch_size = size};
+}
+
+/// Messages, all-reduces and updates take no time.
+PlanProblem with_free_links(PlanProblem problem) {
+  problem.machine.point_to_point = {};
+  problem.machine.all_reduce = {};
+  problem.machine.optimizer_seconds = 0;
+  return problem;
+}
+
+StageModel model_of(const PlanProblem& problem, const Candidate& candidate) {
+  return Predictor(problem).prepare(candidate).model;
 }
 
 TEST(PredictTest, StagesAddUpTheirLayers) {
@@ -102,16 +117,15 @@ TEST(PredictTest, HalvesTakeTheTimeOfHalfMicroBatches) {
 
 TEST(PredictTest, MessagesAndSumsUseLinksBetweenNodesOnSeveralNodes) {
   PlanProblem problem = round_problem(2, 4);  // two workers per node
-  EXPECT_EQ(Predictor(problem).prepare(two_stages("1f1b", 2, 2)).model.costs.links->alpha, 1);
+  EXPECT_EQ(model_of(problem, two_stages("1f1b", 2, 2)).costs.links->alpha, 1);
   problem.workers = 4;
-  Candidate candidate = two_stages("1f1b", 1, 2);
-  candidate.data_parallel = 2;  // both replicas of a stage on one node, the stages on two nodes
-  const CostModel costs = Predictor(problem).prepare(candidate).model.costs;
+  Candidate candidate = two_stages("1f1b", 1, 2, 2);  // both replicas of a stage on one node, the stages on two nodes
+  const CostModel costs = model_of(problem, candidate).costs;
   EXPECT_EQ(costs.links.value().alpha, 3);
-  const double bytes = 4.0 * static_cast<double>(Predictor(problem).prepare(candidate).model.footprints[1].parameters);
+  const double bytes = 4.0 * static_cast<double>(model_of(problem, candidate).footprints[1].parameters);
   EXPECT_DOUBLE_EQ(costs.all_reduce->seconds[1], 2 * 5 + 1 * 6 * bytes);
   candidate.schedule = "chimera";  // now the replicas of a stage are on both nodes
-  const auto sum = [&] { return Predictor(problem).prepare(candidate).model.costs.all_reduce->seconds[1]; };
+  const auto sum = [&] { return model_of(problem, candidate).costs.all_reduce->seconds[1]; };
   EXPECT_DOUBLE_EQ(sum(), 4 * 7 + 1.5 * 6 * bytes) << "devices: two rings, no faster than links within a node";
   problem.machine.all_reduce.within_node.beta = 1;
   EXPECT_DOUBLE_EQ(sum(), 4 * 7 + 1.5 * (8 / 2) * bytes) << "each ring passes half of the bytes";
@@ -124,10 +138,9 @@ TEST(PredictTest, MessagesAndSumsUseLinksBetweenNodesOnSeveralNodes) {
 
 TEST(PredictTest, FarReplicasKeepMessagesOnANodeAndSumsLeaveIt) {
   PlanProblem problem = round_problem(4, 4);  // two workers per node
-  Candidate candidate = two_stages("1f1b", 1, 2);
-  candidate.data_parallel = 2;
+  Candidate candidate = two_stages("1f1b", 1, 2, 2);
   candidate.replica_layout = ReplicaLayout::Far;
-  const StageModel model = Predictor(problem).prepare(candidate).model;
+  const StageModel model = model_of(problem, candidate);
   const LinkCosts links = model.costs.links.value();
   EXPECT_EQ(links.alpha, 1);
   EXPECT_EQ(links.times(), (std::vector<double>{2 * links.bytes[0]}));
@@ -137,9 +150,8 @@ TEST(PredictTest, FarReplicasKeepMessagesOnANodeAndSumsLeaveIt) {
 
 TEST(PredictTest, NodesFollowTheReplicaLayout) {
   PlanProblem problem = round_problem(4, 4);  // two workers per node
-  Candidate candidate = two_stages("1f1b", 1, 2);
-  candidate.data_parallel = 2;
-  const auto nodes = [&] { return Predictor(problem).prepare(candidate).model.nodes; };
+  Candidate candidate = two_stages("1f1b", 1, 2, 2);
+  const auto nodes = [&] { return model_of(problem, candidate).nodes; };
   EXPECT_EQ(nodes(), (NodePlacement{{0, 1}, {2, 2}, {false, false}})) << "copies side by side";
   candidate.replica_layout = ReplicaLayout::Far;
   EXPECT_EQ(nodes(), (NodePlacement{{0, 0}, {1, 1}, {true, true}}));
@@ -155,22 +167,20 @@ TEST(PredictTest, NodesFollowTheReplicaLayout) {
 TEST(PredictTest, GroupsOnANodeSendThroughItsInterface) {
   PlanProblem problem = round_problem(4, 4);  // two workers per node
   problem.machine.cores = 2;
-  Candidate candidate = two_stages("1f1b", 1, 2);
-  candidate.data_parallel = 2;
+  Candidate candidate = two_stages("1f1b", 1, 2, 2);
   const auto step = [&](double share) {
     problem.machine.contention.node_transfers = share;
     Predictor predictor(problem);
     return predictor.step_seconds(predictor.prepare(candidate), candidate);
   };
-  const double bytes = Predictor(problem).prepare(candidate).model.costs.links->bytes[0];
+  const double bytes = model_of(problem, candidate).costs.links->bytes[0];
   EXPECT_NEAR(step(1) - step(0), 2 * 4 * bytes, 1e-6 * bytes) << "a message there and one back, at half speed";
 }
 
 TEST(PredictTest, SumsBetweenNodesComputeAsLongAsOnOneNode) {
   PlanProblem problem = round_problem(4, 4);  // two workers per node
-  Candidate candidate = two_stages("1f1b", 1, 2);
-  candidate.data_parallel = 2;
-  const auto share = [&] { return Predictor(problem).prepare(candidate).model.computing_share_of_sums; };
+  Candidate candidate = two_stages("1f1b", 1, 2, 2);
+  const auto share = [&] { return model_of(problem, candidate).computing_share_of_sums; };
   EXPECT_EQ(share(), 1) << "each on one node";
   candidate.replica_layout = ReplicaLayout::Far;
   EXPECT_NEAR(share(), 6.0 / 8, 1e-6) << "of seconds a byte";
@@ -178,14 +188,13 @@ TEST(PredictTest, SumsBetweenNodesComputeAsLongAsOnOneNode) {
 
 TEST(PredictTest, ShardedOptimizersNeedHalfOfAnAllReduceBeforeTheUpdateAndHalfAfterIt) {
   PlanProblem problem = round_problem(4, 4);  // two workers per node
-  Candidate candidate = two_stages("1f1b", 1, 2);
-  candidate.data_parallel = 2;
+  Candidate candidate = two_stages("1f1b", 1, 2, 2);
   for (const ReplicaLayout layout : {ReplicaLayout::Near, ReplicaLayout::Far}) {
     candidate.replica_layout = layout;
     problem.shard_optimizer = false;
-    const StageModel whole = Predictor(problem).prepare(candidate).model;
+    const StageModel whole = model_of(problem, candidate);
     problem.shard_optimizer = true;
-    const StageModel sharded = Predictor(problem).prepare(candidate).model;
+    const StageModel sharded = model_of(problem, candidate);
     for (std::size_t s = 0; s < 2; ++s) {
       const double all_reduce = whole.costs.all_reduce->seconds[s];
       EXPECT_GT(all_reduce, 0);
@@ -198,11 +207,10 @@ TEST(PredictTest, ShardedOptimizersNeedHalfOfAnAllReduceBeforeTheUpdateAndHalfAf
 
 TEST(PredictTest, SecondShardsNeedAnAllReduceBeforeTheUpdateAndHalfOfOneAfterIt) {
   PlanProblem problem = round_problem(4, 4);
-  Candidate candidate = two_stages("chimera", 2, 2);
-  candidate.data_parallel = 2;
-  const StageModel whole = Predictor(problem).prepare(candidate).model;
+  Candidate candidate = two_stages("chimera", 2, 2, 2);
+  const StageModel whole = model_of(problem, candidate);
   problem.shard_optimizer = problem.second_shards = true;
-  const StageModel sharded = Predictor(problem).prepare(candidate).model;
+  const StageModel sharded = model_of(problem, candidate);
   for (std::size_t s = 0; s < 2; ++s) {
     const double all_reduce = whole.costs.all_reduce->seconds[s];
     EXPECT_DOUBLE_EQ(sharded.costs.all_reduce->seconds[s], all_reduce);
@@ -215,7 +223,7 @@ TEST(PredictTest, MessagesWithinANodeUseItsLinksOnSeveralNodes) {
   PlanProblem problem = round_problem(4, 8);  // two workers per node
   Candidate candidate = two_stages("1f1b", 4, 2);
   candidate.shape.stages = 4;
-  const CostModel costs = Predictor(problem).prepare(candidate).model.costs;
+  const CostModel costs = model_of(problem, candidate).costs;
   const std::vector<double> times = costs.links.value().times();
   ASSERT_EQ(times.size(), 3U);
   EXPECT_DOUBLE_EQ(times[0], 2 * costs.links->bytes[0]);
@@ -232,15 +240,14 @@ TEST(PredictTest, BurstsPassOnlyOnLinksBetweenNodes) {
   Predictor predictor(problem);
   EXPECT_EQ(predictor.prepare(candidate).model.costs.links->bursts, (std::vector<double>{0, 12, 0}));
   problem.machine.point_to_point.between_nodes.burst = 0;
-  EXPECT_TRUE(Predictor(problem).prepare(candidate).model.costs.links->bursts.empty());
+  EXPECT_TRUE(model_of(problem, candidate).costs.links->bursts.empty());
 }
 
 TEST(PredictTest, OpsSlowDownOnManyWorkersAsProfiled) {
   PlanProblem problem = round_problem(4, 8);
   problem.machine.cores = 0;
-  Candidate candidate = two_stages("1f1b", 4, 1);
-  candidate.data_parallel = 2;
-  const auto forward = [&] { return Predictor(problem).prepare(candidate).model.costs.stages[0].forward; };
+  Candidate candidate = two_stages("1f1b", 4, 1, 2);
+  const auto forward = [&] { return model_of(problem, candidate).costs.stages[0].forward; };
   const double before = forward() - problem.machine.op_overhead;
   problem.machine.scale_loss = 0.5;
   EXPECT_DOUBLE_EQ(forward() - problem.machine.op_overhead, before * (1 + 0.5 * 2));
@@ -249,8 +256,7 @@ TEST(PredictTest, OpsSlowDownOnManyWorkersAsProfiled) {
 TEST(PredictTest, SumsSlowDownMessagesAsProfiled) {
   PlanProblem problem = round_problem(4, 8);
   problem.machine.cores = 0;
-  Candidate candidate = two_stages("1f1b", 4, 1);
-  candidate.data_parallel = 2;
+  Candidate candidate = two_stages("1f1b", 4, 1, 2);
   const auto seconds = [&] { return Predictor(problem).predict(candidate).step_seconds; };
   const double alone = seconds();
   problem.machine.contention = {.transfers = 1};
@@ -258,10 +264,7 @@ TEST(PredictTest, SumsSlowDownMessagesAsProfiled) {
 }
 
 TEST(PredictTest, WorkersThatShareCoresTakeTurns) {
-  PlanProblem problem = round_problem(2, 4);
-  problem.machine.point_to_point = {};
-  problem.machine.all_reduce = {};
-  problem.machine.optimizer_seconds = 0;
+  PlanProblem problem = with_free_links(round_problem(2, 4));
   const Candidate candidate = two_stages("1f1b", 4, 1);
   problem.machine.cores = 2;
   const double apart = Predictor(problem).predict(candidate).step_seconds;
@@ -272,12 +275,9 @@ TEST(PredictTest, WorkersThatShareCoresTakeTurns) {
 }
 
 TEST(PredictTest, ReplicasOnANodeTakeTurnsOnItsCores) {
-  PlanProblem problem = round_problem(4, 4);  // two workers per node
-  problem.machine.point_to_point = {};
-  problem.machine.all_reduce = {};
-  problem.machine.optimizer_seconds = 0;
-  Candidate candidate = two_stages("1f1b", 1, 2);
-  candidate.data_parallel = 2;  // each node has both replicas of one stage; ops of different stages take turns anyway
+  PlanProblem problem = with_free_links(round_problem(4, 4));  // two workers per node
+  // Each node has both replicas of one stage; ops of different stages take turns anyway.
+  const Candidate candidate = two_stages("1f1b", 1, 2, 2);
   const auto step = [&](std::int64_t cores) {
     problem.machine.cores = cores;
     return Predictor(problem).predict(candidate).step_seconds - 11;
@@ -291,7 +291,7 @@ TEST(PredictTest, MessagesSlowDownOpsIfNoCoreIsFree) {
   const Candidate candidate = two_stages("1f1b", 2, 2);
   const auto costs_with = [&](std::int64_t cores) {
     problem.machine.cores = cores;
-    return Predictor(problem).prepare(candidate).model.costs;
+    return model_of(problem, candidate).costs;
   };
   const CostModel roomy = costs_with(4);
   EXPECT_EQ(roomy.links->alpha, 1);
@@ -316,7 +316,7 @@ TEST(PredictTest, MessagesSlowDownOpsAsMeasured) {
   problem.machine.message_copy = {0.25, 0.5};
   const auto links_with = [&](std::int64_t cores) {
     problem.machine.cores = cores;
-    return Predictor(problem).prepare(two_stages("1f1b", 2, 2)).model.costs.links.value();
+    return model_of(problem, two_stages("1f1b", 2, 2)).costs.links.value();
   };
   const LinkCosts full = links_with(2);
   EXPECT_DOUBLE_EQ(full.copies[0], 0.25 + 0.5 * full.bytes[0]);
@@ -335,7 +335,7 @@ TEST(PredictTest, MessagesBetweenNodesSlowDownOpsAsMeasured) {
   problem.machine.message_copy = {0.25, 0.5};
   Candidate candidate = two_stages("1f1b", 4, 1);
   candidate.shape.stages = 4;
-  const auto copies = [&] { return Predictor(problem).prepare(candidate).model.costs.links.value().copies; };
+  const auto copies = [&] { return model_of(problem, candidate).costs.links.value().copies; };
   const std::vector<double> alike = copies();
   ASSERT_EQ(alike.size(), 3U);
   EXPECT_EQ(alike[1], alike[0]) << "as within a node, where nothing else is known";
@@ -347,7 +347,7 @@ TEST(PredictTest, MessagesWithinAWorkerCostNothing) {
   PlanProblem problem = round_problem(2, 4);
   problem.machine.cores = 2;
   const Candidate folded{.schedule = "zb-v", .shape = {.stages = 2, .micro_batches = 2}, .micro_batch_size = 2};
-  const CostModel costs = Predictor(problem).prepare(folded).model.costs;
+  const CostModel costs = model_of(problem, folded).costs;
   ASSERT_EQ(costs.stages.size(), 4U);  // two blocks each; worker 1 holds stages 1 and 2
   const double half = (1 + 2 * costs.memory[1].boundary) / 2;
   const CostTable table(find_generator("zb-v").generate({2, 2}), costs);
@@ -361,7 +361,7 @@ TEST(PredictTest, OpsTakeTheTimeOfTheSlowestCoreUnlessCoresAreShared) {
   const auto forward = [&](std::int64_t workers, std::int64_t cores, const Candidate& candidate) {
     problem.workers = workers;
     problem.machine.cores = cores;
-    return Predictor(problem).prepare(candidate).model.costs.stages[0].forward;
+    return model_of(problem, candidate).costs.stages[0].forward;
   };
   EXPECT_DOUBLE_EQ(forward(2, 8, two_stages("1f1b", 2, 2)), 5 * 4 * 1.5 + 10);
   problem.machine.point_to_point = {};
@@ -371,13 +371,10 @@ TEST(PredictTest, OpsTakeTheTimeOfTheSlowestCoreUnlessCoresAreShared) {
 }
 
 TEST(PredictTest, AnOpThatRunsAloneTakesTheMeanTimeOfCores) {
-  PlanProblem problem = round_problem(2, 2);
+  PlanProblem problem = with_free_links(round_problem(2, 2));
   problem.machine.cores = 2;
   problem.machine.op_overhead = 0;
   problem.machine.step_overhead = 0;
-  problem.machine.optimizer_seconds = 0;
-  problem.machine.point_to_point = {};
-  problem.machine.all_reduce = {};
   problem.machine.contention.transfers = 1;  // without messages
   const auto seconds = [&](const Candidate& candidate) { return Predictor(problem).predict(candidate).step_seconds; };
   const Candidate serial = two_stages("1f1b", 1, 2);
@@ -393,12 +390,9 @@ TEST(PredictTest, AnOpThatRunsAloneTakesTheMeanTimeOfCores) {
 }
 
 TEST(PredictTest, SwitchingSlowsOpsWhileTheyOutnumberCores) {
-  PlanProblem problem = round_problem(2, 2);
+  PlanProblem problem = with_free_links(round_problem(2, 2));
   problem.machine.cores = 1;
   problem.machine.step_overhead = 0;
-  problem.machine.optimizer_seconds = 0;
-  problem.machine.point_to_point = {};
-  problem.machine.all_reduce = {};
   const auto seconds = [&](const Candidate& candidate) { return Predictor(problem).predict(candidate).step_seconds; };
   const double serial = seconds(two_stages("1f1b", 1, 2));
   const double parallel = seconds(two_stages("chimera", 2, 1));
@@ -411,7 +405,7 @@ TEST(PredictTest, FewerReceivesArePostedAheadOnDevices) {
   PlanProblem problem = round_problem(2, 4);
   const auto receives = [&](std::int64_t cores) {
     problem.machine.cores = cores;
-    return Predictor(problem).prepare(two_stages("1f1b", 2, 2)).model.costs.buffers.receives_ahead;
+    return model_of(problem, two_stages("1f1b", 2, 2)).costs.buffers.receives_ahead;
   };
   EXPECT_EQ(receives(2), 2);
   EXPECT_EQ(receives(0), 1) << "each worker has its own device";
@@ -467,10 +461,10 @@ TEST(PredictTest, PeaksByOrderCoverTheTimelineExceptForLongWaitingMessages) {
 TEST(PredictTest, OtherKernelsKeepMore) {
   PlanProblem problem = round_problem(2, 4);
   const Candidate candidate = two_stages("1f1b", 2, 2);
-  const StageMemory ours = Predictor(problem).prepare(candidate).model.costs.memory[1];
+  const StageMemory ours = model_of(problem, candidate).costs.memory[1];
   problem.machine.activation_scale = 2;
   problem.machine.score_bytes = 13;
-  const StageMemory theirs = Predictor(problem).prepare(candidate).model.costs.memory[1];
+  const StageMemory theirs = model_of(problem, candidate).costs.memory[1];
   const double scores = 13.0 * 4 * 2 * static_cast<double>(problem.model.heads) * 128 * 128;  // four blocks, b = 2
   EXPECT_DOUBLE_EQ(theirs.activations - theirs.boundary, 2 * (ours.activations - ours.boundary + scores));
   EXPECT_EQ(theirs.boundary, ours.boundary);
@@ -491,11 +485,11 @@ TEST(PredictTest, RecomputationTradesTimeForMemory) {
 }
 
 TEST(PredictTest, RecomputedAttentionTradesTimeForMemory) {
-  PlanProblem problem = round_problem(4, 32);
-  const Candidate candidate{.schedule = "1f1b", .shape = {.stages = 4, .micro_batches = 8}, .micro_batch_size = 4};
-  const Prediction none = Predictor(problem).predict(candidate);
-  problem.workload.recompute_attention = true;
-  const Prediction attention = Predictor(problem).predict(candidate);
+  Predictor predictor(round_problem(4, 32));
+  Candidate candidate{.schedule = "1f1b", .shape = {.stages = 4, .micro_batches = 8}, .micro_batch_size = 4};
+  const Prediction none = predictor.predict(candidate);
+  candidate.blocks = {StageRule::Attention};
+  const Prediction attention = predictor.predict(candidate);
   EXPECT_LT(attention.worker_bytes[0], none.worker_bytes[0]);
   EXPECT_GT(attention.step_seconds, none.step_seconds);
 }
@@ -541,11 +535,10 @@ TEST(CompareModelsTest, NamesTheCausesOfDifferences) {
 TEST(PredictTest, CopiesOfAStageShareTheIterationsOfMuon) {
   PlanProblem problem = round_problem(4, 4);
   problem.machine.matrix_flops = {{DataType::Float32, 1e6}};
-  Candidate candidate = two_stages("1f1b", 1, 2);
-  candidate.data_parallel = 2;
-  const StageModel adamw = Predictor(problem).prepare(candidate).model;
+  Candidate candidate = two_stages("1f1b", 1, 2, 2);
+  const StageModel adamw = model_of(problem, candidate);
   problem.workload.iteration_bytes = 4;
-  const StageModel muon = Predictor(problem).prepare(candidate).model;
+  const StageModel muon = model_of(problem, candidate);
   const std::vector<StageLayers> partition = even_partition(problem.model.layers, 2);
   for (std::size_t s = 0; s < 2; ++s) {
     const auto matrices = logical_matrices(problem.model, partition[s]);
@@ -558,7 +551,7 @@ TEST(PredictTest, CopiesOfAStageShareTheIterationsOfMuon) {
   }
   candidate.data_parallel = 1;
   problem.workers = 2;
-  const StageModel alone = Predictor(problem).prepare(candidate).model;
+  const StageModel alone = model_of(problem, candidate);
   EXPECT_DOUBLE_EQ(
       alone.costs.optimizer[0],
       adamw.costs.optimizer[0] + busiest_iterations(logical_matrices(problem.model, partition[0]), 1) / 1e6);
@@ -574,8 +567,7 @@ TEST(CompareModelsTest, AFreeNetworkIsNoSlower) {
 
 TEST(CompareModelsTest, AFreeNetworkAlsoGathersShardedParametersInNoTime) {
   PlanProblem problem = round_problem(4, 4);
-  Candidate candidate = two_stages("1f1b", 1, 2);
-  candidate.data_parallel = 2;
+  Candidate candidate = two_stages("1f1b", 1, 2, 2);
   problem.shard_optimizer = true;
   Predictor predictor(problem);
   const double free = possible_gains(predictor, candidate).free_network_seconds;

@@ -53,6 +53,33 @@ TEST(TensorParallelTest, ABlockSumsItsHiddenStatesTwiceEachWay) {
   EXPECT_EQ(tensor_sums(machine, model, LayerKind::Block, workload, 1).forward, 0);
 }
 
+TEST(TensorParallelTest, DividedTokensAreGatheredInOnePassAndScatteredInTheOther) {
+  PlanProblem problem = problem_of(2, 8);
+  problem.machine.all_reduce.within_node = {.alpha = 1e-3, .beta = 1e-9};
+  for (const std::int64_t sequence : {128, 127}) {
+    problem.workload.sequence = sequence;
+    const auto tokens = static_cast<double>(sequence);
+    const auto all_reduce = [](double bytes) { return 2e-3 + 1e-9 * bytes; };
+    const double all = all_reduce(tokens * static_cast<double>(problem.model.hidden) * 4);
+    const double half = sequence == 128 ? all / 2 : 0;
+    const auto sums = [&](LayerKind kind) {
+      return tensor_sums(problem.machine, problem.model, kind, problem.workload, 2);
+    };
+    const LayerTime embedding = sums(LayerKind::Embedding);
+    EXPECT_DOUBLE_EQ(embedding.forward, all - half);
+    EXPECT_DOUBLE_EQ(embedding.input_gradient, half);
+    EXPECT_DOUBLE_EQ(embedding.recompute, embedding.forward);
+    EXPECT_DOUBLE_EQ(sums(LayerKind::Head).forward, half + all_reduce(3 * tokens * 4))
+        << "1 + T numbers for each token";
+    EXPECT_DOUBLE_EQ(sums(LayerKind::Head).input_gradient, all - half);
+    const StageModel model = Predictor(problem).prepare(shared_by(2)).model;
+    const double cheap = recompute_seconds(problem.machine, problem.model,
+                                           {.micro_batch_size = 2, .sequence = sequence, .tensor_parallel = 2},
+                                           RecomputeLevel::Cheap, model.savings[3].seconds);
+    EXPECT_EQ(model.savings[1].seconds > cheap + 1e-3, sequence == 128) << "norms are gathered again";
+  }
+}
+
 TEST(TensorParallelTest, MeasuredLayersAndSumsTakeTheirPlace) {
   MachineProfile machine = round_machine();
   LayerTimes shared = round_layer(LayerKind::Block);
@@ -115,8 +142,8 @@ TEST(TensorParallelTest, ItsSumsArePartOfTheStep) {
   candidate.data_parallel = 2;
   candidate.micro_batch_size = 1;
   const StepParts parts = step_parts(predictor, candidate);
-  // Each micro-batch has 8 blocks with two all-reduces each way, one of the embedding and four of the head.
-  EXPECT_NEAR(parts.of(StepPart::TensorSums), 4 * (8 * 4 + 1 + 4) * 0.25, 1e-9);
+  // Each micro-batch has 8 blocks with two all-reduces each way, one of the embedding and two of the head.
+  EXPECT_NEAR(parts.of(StepPart::TensorSums), 4 * (8 * 4 + 1 + 2) * 0.25, 1e-9);
   EXPECT_NEAR(parts.of(StepPart::Compute), 4 * 8 * 3 / 2.0, 1e-9);
 }
 

@@ -4,12 +4,9 @@ Usage: evaluate_test.py CHIMERA [CLASS.TEST...]
 """
 
 import json
-import pathlib
 import random
 import struct
-import subprocess
 import sys
-import tempfile
 import unittest
 
 import oracles
@@ -19,7 +16,6 @@ oracles.require("safetensors")
 import hugging_face  # noqa: E402
 from torch.nn.functional import cross_entropy  # noqa: E402
 
-CHIMERA = sys.argv[1]
 # Both add in different orders.
 TOLERANCES = {torch.float64: 1e-10, torch.float32: 1e-5}
 SIZES = dict(layers=3, vocabulary=300, positions=40, feed_forward=80, norm_epsilon=1e-5)
@@ -53,18 +49,11 @@ def loss_of(model, tokens, length):
     return sums / (len(starts) * length)
 
 
-class EvaluateOracleTest(unittest.TestCase):
+class EvaluateOracleTest(oracles.OracleTest):
     def setUp(self):
-        scratch = tempfile.TemporaryDirectory()
-        self.folder = pathlib.Path(scratch.name)
-        self.addCleanup(scratch.cleanup)
+        super().setUp()
         torch.set_num_threads(1)
         torch.manual_seed(5)
-
-    def chimera(self, *words):
-        result = subprocess.run([CHIMERA, *map(str, words)], capture_output=True, text=True, check=False)
-        self.assertEqual(result.returncode, 0, f"{words}\n{result.stderr}")
-        return result.stdout
 
     def evaluate(self, model, data, length, *flags):
         return json.loads(self.chimera("evaluate", "--from", model, "--data", data, "--sequence", length, "--format",

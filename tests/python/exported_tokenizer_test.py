@@ -3,34 +3,23 @@
 Usage: exported_tokenizer_test.py CHIMERA [CLASS.TEST...]
 """
 
-import pathlib
-import subprocess
 import sys
-import tempfile
 import unittest
 
 import oracles
 
 transformers, _ = oracles.require("transformers", "tokenizers")
 
-CHIMERA = sys.argv[1]
 TEXTS = ["The king went to his house.", "  two  blanks\n\n\ta tab\r\n", "h\u00e9llo \u4e16\u754c \U0001f40d", "\u0000\u007f\u0120" + 99 * " word",
          "don't 1234 1 2", ""]
 SENTENCES = "The king went to his house, and the people went with him. " * 80
 
 
-class ExportedTokenizerTest(unittest.TestCase):
+class ExportedTokenizerTest(oracles.OracleTest):
     def setUp(self):
-        scratch = tempfile.TemporaryDirectory()
-        self.folder = pathlib.Path(scratch.name)
-        self.addCleanup(scratch.cleanup)
+        super().setUp()
         self.data = self.folder / "text.txt"
         self.data.write_text(SENTENCES)
-
-    def chimera(self, *words, text=None):
-        result = subprocess.run([CHIMERA, *map(str, words)], capture_output=True, input=text, check=False)
-        self.assertEqual(result.returncode, 0, f"{words}\n{result.stderr.decode()}")
-        return result.stdout.decode()
 
     def train(self, model, output, *flags):
         self.chimera("train", "--data", self.data, "--schedule", "none", "--micro-batches", 1, "--sequence", 32,
@@ -40,8 +29,8 @@ class ExportedTokenizerTest(unittest.TestCase):
     def ids_of_chimera(self, tokenizer, text):
         if not text:
             return []
-        return [int(word) for word in self.chimera("tokenize", "-", "--tokenizer", tokenizer, "--output", "-",
-                                                   text=text.encode()).split()]
+        ids = self.chimera("tokenize", "-", "--tokenizer", tokenizer, "--output", "-", input=text)
+        return [int(word) for word in ids.split()]
 
     def assert_encodes_alike(self, tokenizer, folder):
         for text in TEXTS:

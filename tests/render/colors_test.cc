@@ -58,10 +58,9 @@ TEST(ColorsTest, KindsDifferForTheColorBlind) {
   for (const auto& vision : {kDeuteranopia, kProtanopia}) {
     for (const OpKind a : kKinds) {
       for (const OpKind b : kKinds) {
-        if (a < b) {
+        if (a < b)
           EXPECT_GT(distance(as_seen(color_of(a), vision), as_seen(color_of(b), vision)), 25)
               << letter(a) << " and " << letter(b);
-        }
       }
     }
   }

@@ -52,9 +52,8 @@ std::vector<double> values(const json& column) {
 
 TEST(HtmlTest, LoadsNothing) {
   const std::string page = to_html({testing::panel_of("chimera", {4, 4}), testing::panel_of("1f1b", {4, 4})});
-  for (const char* part : {"http://", "https://", "src=", "href", "@import", "url(", "fetch(", "import("}) {
+  for (const char* part : {"http://", "https://", "src=", "href", "@import", "url(", "fetch(", "import("})
     EXPECT_EQ(count(page, part), 0U) << part;
-  }
   EXPECT_EQ(count(page, "default-src 'none'"), 1U) << "nor may anything that slips in";
 }
 

@@ -6,7 +6,7 @@
 
 #include "generate/detours.h"
 #include "panels.h"
-#include "render/slots.h"
+#include "render/panel.h"
 
 namespace chimera {
 namespace {
@@ -114,9 +114,8 @@ TEST(SvgTest, PicturesWithOneAxisHaveEqualOpsAndFitTheirWidth) {
     EXPECT_EQ(number_in(svg, "<text class=\"tick\" x=\"[0-9.]+\" y=\"36\">(30)<"), 30)
         << "also behind the shorter step";
     const std::regex legend("<text class=\"note\" x=\"([0-9.]+)\"[^>]*>([^<]*)<");
-    for (std::sregex_iterator it(svg.begin(), svg.end(), legend), last; it != last; ++it) {
+    for (std::sregex_iterator it(svg.begin(), svg.end(), legend), last; it != last; ++it)
       EXPECT_LE(std::stod((*it)[1]) + 6.3 * static_cast<double>((*it)[2].length()), 900 + 14) << (*it)[2];
-    }
   }
   EXPECT_EQ(common_axis({testing::panel_of("gpipe", {4, 100})}, 900).width, 88 + 14 * 200) << "ops stay visible";
 }

@@ -49,9 +49,8 @@ TEST(TextTest, OpsWithoutTimeStandInOrder) {
 TEST(TextTest, TimesFarBelowTheUnitAreDrawnToScale) {
   const Schedule schedule = find_generator("1f1b").generate({2, 2});
   const std::string usual = to_text(schedule, testing::timed(schedule, 1, 1), {.unit = 0.3});
-  for (const double time : {1e-7, 1e-11, 1e-300}) {
+  for (const double time : {1e-7, 1e-11, 1e-300})
     EXPECT_EQ(to_text(schedule, testing::timed(schedule, time, time)), usual) << time;
-  }
 }
 
 TEST(TextTest, ThePairsOfAPictureAreJoined) {

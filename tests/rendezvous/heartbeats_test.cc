@@ -28,9 +28,11 @@ struct Told {
 /// A rank with its heartbeats, and the promise of the failure that will be reported to it.
 class Rank {
  public:
-  static std::unique_ptr<Rank> first(FileDescriptor socket) {
+  static std::unique_ptr<Rank> first(FileDescriptor socket, const std::function<bool()>& has_lost_connection = {}) {
     auto rank = std::make_unique<Rank>();
-    rank->beats_.emplace(std::move(socket), rank->options(0, "a word"));
+    HeartbeatOptions options = rank->options(0, "a word");
+    options.has_lost_connection = has_lost_connection;
+    rank->beats_.emplace(std::move(socket), std::move(options));
     return rank;
   }
   static std::unique_ptr<Rank> other(int number, std::uint16_t port, const std::string& secret = "a word") {
@@ -50,6 +52,7 @@ class Rank {
     return {.rank = rank,
             .secret = secret,
             .limit = milliseconds(600),
+            .farewell = milliseconds(400),
             .settling = milliseconds(300),
             .on_silence = [this](const std::string& reason, bool own) {
               told_.set_value({reason, own});
@@ -88,6 +91,12 @@ TEST(HeartbeatsTest, ReportsTheLostRankNotTheRankThatNoticed) {
   EXPECT_EQ(second->told().reason, found.reason);
 }
 
+/// Sends a heartbeat: rank, number, host, verdict, and whether the rank leaves.
+void send_beat(int socket, const std::string& words, const SocketAddress& to) {
+  const std::string datagram = std::string(bytes_of(prove("a word", words))) + words;
+  ASSERT_GT(::sendto(socket, datagram.data(), datagram.size(), 0, to.get(), to.size), 0);
+}
+
 /// Acts as rank 0 on host "far": answers once.
 void answer_once(const FileDescriptor& socket) {
   pollfd watched{socket.get(), POLLIN, 0};
@@ -98,9 +107,7 @@ void answer_once(const FileDescriptor& socket) {
   ASSERT_GT(
       ::recvfrom(socket.get(), buffer.data(), buffer.size(), 0, reinterpret_cast<sockaddr*>(&from.storage), &from.size),
       0);
-  const std::string words = R"([0, 1, "far", "", false])";
-  const std::string datagram = std::string(bytes_of(prove("a word", words))) + words;
-  ASSERT_GT(::sendto(socket.get(), datagram.data(), datagram.size(), 0, from.get(), from.size), 0);
+  send_beat(socket.get(), R"([0, 1, "far", "", false])", from);
 }
 
 TEST(HeartbeatsTest, OtherRanksDetectTheLossOfRankZero) {
@@ -120,6 +127,30 @@ TEST(HeartbeatsTest, ARankThatLosesRankZeroNamesIt) {
   const Told found = second->told();
   EXPECT_EQ(found.reason, "rank 0 on host far is gone: killed, or ended without an error report");
   EXPECT_TRUE(found.own);
+}
+
+// Every other rank has ended in good order, and this one waits for a message that cannot come.
+TEST(HeartbeatsTest, ARankThatStillWaitsForAnEndedOneEnds) {
+  FileDescriptor socket = Heartbeats::socket_at("127.0.0.1");
+  const std::uint16_t port = Heartbeats::port_of(socket);
+  const auto first = Rank::first(std::move(socket));
+  const FileDescriptor other = Heartbeats::socket_at("127.0.0.1");
+  send_beat(other.get(), R"([2, 1, "far", "", true])", server_addresses({.host = "127.0.0.1", .port = port}).front());
+  const Told found = first->told();
+  EXPECT_EQ(found.reason, "rank 2 on host far ended after an error, and others still waited for it 0.4 s later");
+  EXPECT_TRUE(found.own);
+}
+
+TEST(HeartbeatsTest, ARankThatDoesNotNoticeItsLostConnectionEnds) {
+  FileDescriptor socket = Heartbeats::socket_at("127.0.0.1");
+  const std::uint16_t port = Heartbeats::port_of(socket);
+  const auto first = Rank::first(std::move(socket), [] { return true; });
+  const auto second = Rank::other(1, port);
+  const Told found = first->told();
+  EXPECT_THAT(found.reason, StartsWith("rank 0 on host "));
+  EXPECT_THAT(found.reason, EndsWith(" has lost a connection, and still waited for it 0.6 s later"));
+  EXPECT_TRUE(found.own);
+  EXPECT_EQ(second->told().reason, found.reason);
 }
 
 TEST(HeartbeatsTest, NamesLostRanksWithTheirHost) {

@@ -9,7 +9,6 @@
 #include <array>
 #include <chrono>
 #include <future>
-#include <memory>
 #include <optional>
 
 #include "rendezvous/address.h"
@@ -141,9 +140,8 @@ TEST(RendezvousTest, UnknownClientsGetNothingAndChangeNothing) {
 TEST(RendezvousTest, ManySilentClientsDoNotBlockRanksForLong) {
   const Place place;
   std::vector<FileDescriptor> strangers;
-  for (int each = 0; each < RendezvousServer::kMaxUnauthenticated + 10; ++each) {
+  for (int each = 0; each < RendezvousServer::kMaxUnauthenticated + 10; ++each)
     strangers.push_back(connect_to(place.rendezvous, deadline_after(kPatience)));
-  }
   strangers.clear();
   RendezvousClient rank = place.join();
   EXPECT_EQ(rank.ask({.kind = RequestKind::Count}).number, 0);

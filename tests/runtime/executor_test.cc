@@ -18,6 +18,7 @@
 #include "passes/lower.h"
 #include "runtime/warm_up.h"
 #include "support/logging_transport.h"
+#include "support/message_of.h"
 
 namespace chimera {
 namespace {
@@ -259,7 +260,7 @@ TEST(OpTimesTest, RecomputationsCountApart) {
   OpTimes times(1);
   const Op backward{OpKind::Backward, ReplicaId(0), StageId(0), MicroBatchId(0)};
   for (const double seconds : {1.0, 3.0}) {
-    times.add_recomputation(StageId(0), {.wall_seconds = seconds, .cpu_seconds = 0.5});
+    times.add(StageId(0), OpTimes::kRecomputation, {.wall_seconds = seconds, .cpu_seconds = 0.5});
     times.add(backward, {.wall_seconds = 2 * seconds, .cpu_seconds = 1});
   }
   const OpTimes read = OpTimes(times.numbers());
@@ -283,12 +284,7 @@ std::string broken_invariant(const Instruction& instruction) {
   LoggingTransport transport;
   Scale stage(2, false);
   Executor executor(WorkerId(0), {{StageId(0), &stage}}, transport, kMessage, shape_of(program));
-  try {
-    (void)executor.run({instruction}, hooks());
-  } catch (const InternalError& error) {
-    return error.what();
-  }
-  return "none";
+  return testing::message_of<InternalError>([&] { (void)executor.run({instruction}, hooks()); }, "none");
 }
 
 TEST(ExecutorTest, AMissingTensorOrTransferIsNamed) {
@@ -324,9 +320,8 @@ TEST(ExecutorTest, SplitBackwardsGiveTheBitsOfTheWhole) {
   const auto gradients_after = [](const char* order) {
     Schedule schedule = find_generator("gpipe").generate({1, 2});
     schedule.workers[0].clear();
-    for (const char* text = order; *text != '\0'; text += 2) {
+    for (const char* text = order; *text != '\0'; text += 2)
       schedule.workers[0].push_back({*op_kind(text[0]), ReplicaId(0), StageId(0), MicroBatchId(text[1] - '0')});
-    }
     const Program program = lower(schedule);
     LoggingTransport transport;
     Affine stage;

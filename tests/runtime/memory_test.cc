@@ -82,9 +82,8 @@ TEST_P(MemoryTest, PeakDoesNotGrowWithMicroBatches) {
   for (const char* schedule : {"1f1b", "chimera"}) {
     const auto few = measure(schedule, 2 * kStages, GetParam());
     const auto many = measure(schedule, 8 * kStages, GetParam());
-    for (std::size_t w = 0; w < few.size(); ++w) {
+    for (std::size_t w = 0; w < few.size(); ++w)
       EXPECT_NEAR(many[w].peak_bytes, few[w].peak_bytes, slack) << schedule << ", worker " << w;
-    }
   }
 }
 
@@ -138,9 +137,8 @@ TEST_P(MemoryTest, NothingOutlivesTheStep) {
   // Gloo's thread keeps the few numbers of its last all-reduce until the next.
   const std::int64_t slack = GetParam() == Exchange::ByReference ? 0 : 1024;
   for (const LoweringOptions& lowering : {LoweringOptions(), recomputing_all(), offloading_all()}) {
-    for (const StepMemory& worker : measure("chimera", kStages, GetParam(), lowering)) {
+    for (const StepMemory& worker : measure("chimera", kStages, GetParam(), lowering))
       EXPECT_LE(worker.after_bytes, slack);
-    }
   }
 }
 
@@ -172,9 +170,8 @@ TEST(StepMemoryTest, OneUnitNeedsAsMuchAsEight) {
   for (const char* schedule : {"1f1b", "chimera"}) {
     const auto one = measure(schedule, kStages, Exchange::ByReference);
     const auto eight = measure(schedule, 8 * kStages, Exchange::ByReference);
-    for (std::size_t w = 0; w < one.size(); ++w) {
+    for (std::size_t w = 0; w < one.size(); ++w)
       EXPECT_NEAR(eight[w].peak_bytes, one[w].peak_bytes, slack) << schedule << ", worker " << w;
-    }
   }
 }
 

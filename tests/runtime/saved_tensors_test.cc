@@ -3,8 +3,6 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
-#include <utility>
-
 #include "runtime/memory_meter.h"
 
 namespace chimera {
@@ -54,11 +52,11 @@ TEST(SavedTensorsTest, OffloadingFreesTensorsThatNobodyElseHolds) {
   const auto kept = saved.add(held);
   EXPECT_EQ(meter.usage(rank).live, 2048);
   saved.offload(copies);
-  EXPECT_FALSE(moved->value.defined());
-  EXPECT_TRUE(kept->value.is_alias_of(held));
+  EXPECT_FALSE(moved->defined());
+  EXPECT_TRUE(kept->is_alias_of(held));
   EXPECT_EQ(meter.usage(rank).live, 1024) << "the copy in host memory does not count";
   saved.load(copies);
-  EXPECT_TRUE(moved->value.defined());
+  EXPECT_TRUE(moved->defined());
   EXPECT_EQ(meter.usage(rank).live, 2048);
 }
 
@@ -67,7 +65,7 @@ TEST(SavedTensorsTest, LeavesStay) {
   SavedTensors saved;
   const auto leaf = saved.add(at::rand({4}).requires_grad_());
   saved.offload(copies);
-  EXPECT_TRUE(leaf->value.requires_grad());
+  EXPECT_TRUE(leaf->requires_grad());
 }
 
 }  // namespace

@@ -148,9 +148,8 @@ std::size_t allocated_bytes() {
 /// A header with only empty tensors, each in as few bytes as possible.
 TEST(TensorTableTest, TakesNoMoreMemoryThanTheFile) {
   std::string header = "{";
-  for (int i = 0; header.size() < 10'000'000; ++i) {
+  for (int i = 0; header.size() < 10'000'000; ++i)
     header += (i == 0 ? "\"" : ",\"") + std::to_string(i) + R"(":{"dtype":"U8","shape":[0],"data_offsets":[0,0]})";
-  }
   const std::string file = file_of(header + "}", 0);
   const ReadBytes read = reader_of(file);
   const std::size_t before = allocated_bytes();

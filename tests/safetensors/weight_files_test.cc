@@ -62,12 +62,9 @@ TEST(WeightFilesTest, AFileThatShrinksIsAnError) {
   const SafetensorsFile file(path);
   std::filesystem::resize_file(path, std::filesystem::file_size(path) - 1);
   std::string bytes(2, ' ');
-  try {
-    file.read(file.tensors()[0], 0, std::as_writable_bytes(std::span(bytes)));
-    FAIL() << "read what is not there";
-  } catch (const ConfigError& error) {
-    EXPECT_THAT(error.what(), HasSubstr("it was cut off while it was read"));
-  }
+  EXPECT_THAT(testing::message_of([&] { file.read(file.tensors()[0], 0, std::as_writable_bytes(std::span(bytes))); },
+                                  "accepted"),
+              HasSubstr("it was cut off while it was read"));
 }
 
 TEST(WeightFilesTest, RefusesAFolderWithoutSafetensors) {
@@ -117,9 +114,7 @@ TEST(WeightFilesTest, DifferentCopiesOfATensorNameBothFiles) {
 TEST(WeightFilesTest, NamesSomeOfManyMissingFiles) {
   const Scratch scratch;
   std::string map;
-  for (int i = 1; i <= 8; ++i) {
-    map += fmt::format(R"({}"t{}":"model-{}-of-8.safetensors")", i == 1 ? "" : ",", i, i);
-  }
+  for (int i = 1; i <= 8; ++i) map += fmt::format(R"({}"t{}":"model-{}-of-8.safetensors")", i == 1 ? "" : ",", i, i);
   scratch.write(kIndexName, R"({"weight_map":{)" + map + "}}");
   scratch.write("model-3-of-8.safetensors", one("t3"));
   EXPECT_THAT(folder_refusal(scratch.path("")),

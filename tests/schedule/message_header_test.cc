@@ -23,6 +23,9 @@ TEST(MessageHeaderTest, HoldsItsTag) {
     EXPECT_EQ(tag_of(to_header(checked)).value().checksum, checksum);
   }
   EXPECT_EQ(tag_of(to_header(tag(1, OpKind::Forward, 0, 0, 0))).value().checksum, std::nullopt);
+  MessageTag timed = tag(1, OpKind::Forward, 0, 0, 0);
+  timed.sent = 12345.75;
+  EXPECT_EQ(tag_of(to_header(timed)).value().sent, 12345.75);
   MessageTag sliced = tag(7, OpKind::Forward, 0, 1, 3);
   sliced.op.slice = 255;
   EXPECT_EQ(tag_of(to_header(sliced)), sliced);

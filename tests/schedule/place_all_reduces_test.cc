@@ -109,24 +109,20 @@ TEST(PlaceAllReducesTest, ASingleOwnerAddsUpTheUsesOfTheTiedMatrix) {
 }
 
 TEST(PlaceAllReducesTest, AllWorkersStartAllReducesInOneOrder) {
-  for (const Generator& generator : generators()) {
-    for (const PipelineShape& shape : testing::small_shapes(generator.name, 6)) {
-      const Schedule schedule = generator.generate(shape);
-      for (const auto placement : {AllReducePlacement::Eager, AllReducePlacement::EagerOpt, AllReducePlacement::Post}) {
-        std::vector<std::vector<std::int64_t>> earlier(static_cast<std::size_t>(schedule.stages) + 1);  // [stage]
-        for (const Starts& worker : starts(schedule, placement, true, /*tied=*/true)) {
-          for (std::size_t i = 1; i < worker.size(); ++i) {
-            for (std::size_t j = 0; j < i; ++j) {
-              earlier[static_cast<std::size_t>(worker[i].first)].push_back(worker[j].first);
-              EXPECT_THAT(earlier[static_cast<std::size_t>(worker[j].first)],
-                          ::testing::Not(::testing::Contains(worker[i].first)))
-                  << testing::describe(generator.name, shape);
-            }
+  testing::for_every_schedule(6, [](const Schedule& schedule) {
+    for (const auto placement : {AllReducePlacement::Eager, AllReducePlacement::EagerOpt, AllReducePlacement::Post}) {
+      std::vector<std::vector<std::int64_t>> earlier(static_cast<std::size_t>(schedule.stages) + 1);  // [stage]
+      for (const Starts& worker : starts(schedule, placement, true, /*tied=*/true)) {
+        for (std::size_t i = 1; i < worker.size(); ++i) {
+          for (std::size_t j = 0; j < i; ++j) {
+            earlier[static_cast<std::size_t>(worker[i].first)].push_back(worker[j].first);
+            EXPECT_THAT(earlier[static_cast<std::size_t>(worker[j].first)],
+                        ::testing::Not(::testing::Contains(worker[i].first)));
           }
         }
       }
     }
-  }
+  });
 }
 
 }  // namespace

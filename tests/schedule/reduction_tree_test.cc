@@ -35,9 +35,8 @@ TEST(ReductionTreeTest, BlocksAreAddedByOneBinaryTree) {
 TEST(ReductionTreeTest, RunsAddedSeparatelyDoNotChangeTheTree) {
   for (std::int64_t blocks = 1; blocks <= 12; ++blocks) {
     for (std::int64_t one = 0; one <= blocks; ++one) {
-      for (std::int64_t other = one; other <= blocks; ++other) {
+      for (std::int64_t other = one; other <= blocks; ++other)
         EXPECT_EQ(sum_of(blocks, {one, other}), sum_of(blocks)) << blocks << " cut at " << one << " and " << other;
-      }
     }
   }
 }

@@ -29,9 +29,8 @@ std::string text_with_plain_line_ends(const std::string& file) {
 /// Stages of each worker, ascending, as text.
 std::vector<std::string> stages_of_workers(const Schedule& schedule) {
   std::vector<std::string> stages(schedule.workers.size());
-  for (std::int64_t s = 0; s < schedule.stages; ++s) {
+  for (std::int64_t s = 0; s < schedule.stages; ++s)
     stages[schedule.placement.worker(ReplicaId(0), StageId(s)).index()] += std::to_string(s);
-  }
   return stages;
 }
 

@@ -8,7 +8,6 @@
 
 #include "check/check_schedule.h"
 #include "generate/registry.h"
-#include "schedule/survivors.h"
 
 namespace chimera {
 namespace {

@@ -1,6 +1,5 @@
 #include "search/placements.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>

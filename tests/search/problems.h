@@ -2,10 +2,7 @@
 // Search problems, and a brute-force solver.
 
 #include <algorithm>
-#include <array>
-#include <functional>
 #include <optional>
-#include <string>
 #include <vector>
 
 #include "check/check_schedule.h"
@@ -14,7 +11,6 @@
 #include "search/evaluator.h"
 #include "search/instance.h"
 #include "search/layout.h"
-#include "search/limits.h"
 #include "search/search.h"
 #include "simulate/simulate.h"
 
@@ -156,9 +152,7 @@ inline void expect_sound(const SearchProblem& problem, const Schedule& schedule,
   const auto violations = check(schedule);
   EXPECT_TRUE(violations.empty()) << violations.front().message;
   EXPECT_NEAR(simulate(schedule, problem.costs).makespan, makespan, 1e-9 * makespan);
-  if (!problem.limits.empty()) {
-    EXPECT_LE(peak_units(schedule), problem.limits[0].room_of_worker[0] + 1e-9);
-  }
+  if (!problem.limits.empty()) EXPECT_LE(peak_units(schedule), problem.limits[0].room_of_worker[0] + 1e-9);
 }
 
 }  // namespace chimera::testing

@@ -4,7 +4,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "core/error.h"
 #include "support/generators.h"
 #include "support/message_of.h"
 
@@ -64,6 +63,13 @@ TEST(CostsJsonTest, ReadsTheCostsOfSlices) {
   EXPECT_EQ(read(costs_to_json(costs)).slices, costs.slices);
   EXPECT_EQ(read(with("")).slices, SliceCosts{});
   EXPECT_EQ(costs_to_json(read(with(""))).find("slice"), std::string::npos);
+}
+
+TEST(CostsJsonTest, StepsMayOverlap) {
+  const CostModel costs = read(with(R"(, "steps_overlap": true)"));
+  EXPECT_TRUE(costs.steps_overlap);
+  EXPECT_TRUE(read(costs_to_json(costs)).steps_overlap);
+  EXPECT_FALSE(read(with("")).steps_overlap);
 }
 
 TEST(CostsJsonTest, LinksHaveCopiesAtTheirEndsAndKinds) {

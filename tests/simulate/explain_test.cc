@@ -261,19 +261,16 @@ void expect_tiled(const Explained& run, std::size_t worker) {
 
 TEST(ExplainTest, CausesAddUpToTheIdleTime) {
   std::uint64_t seed = 0;
-  for (const Generator& generator : generators()) {
-    for (const PipelineShape& shape : testing::small_shapes(generator.name, 5)) {
-      const Schedule schedule = generator.generate(shape);
-      const Explained any = run(schedule, any_costs(schedule, ++seed));
-      double idle = 0;
-      for (std::size_t w = 0; w < any.timeline.workers.size(); ++w) {
-        expect_tiled(any, w);
-        idle += any.timeline.workers[w].idle;
-      }
-      const auto causes = idle_by_cause(any.explanation.bubbles);
-      EXPECT_EQ(std::accumulate(causes.begin(), causes.end(), 0.0), idle) << testing::describe(generator.name, shape);
+  testing::for_every_schedule(5, [&](const Schedule& schedule) {
+    const Explained any = run(schedule, any_costs(schedule, ++seed));
+    double idle = 0;
+    for (std::size_t w = 0; w < any.timeline.workers.size(); ++w) {
+      expect_tiled(any, w);
+      idle += any.timeline.workers[w].idle;
     }
-  }
+    const auto causes = idle_by_cause(any.explanation.bubbles);
+    EXPECT_EQ(std::accumulate(causes.begin(), causes.end(), 0.0), idle);
+  });
 }
 
 TEST(ExplainTest, WithoutCommunicationTheCriticalPathHasNoWaits) {
@@ -298,16 +295,14 @@ TEST(ExplainTest, WithoutCommunicationTheCriticalPathHasNoWaits) {
 }
 
 TEST(ExplainTest, MemoryPeaksAtThePeakOfStageUnits) {
-  for (const Generator& generator : generators()) {
-    for (const PipelineShape& shape : testing::small_shapes(generator.name, 4)) {
-      const Explained any = run(generator.name, shape, 1, 2);
-      for (std::size_t w = 0; w < any.timeline.workers.size(); ++w) {
-        double peak = 0;
-        for (const MemoryPoint& point : any.explanation.memory[w]) peak = std::max(peak, point.amount);
-        EXPECT_NEAR(peak, any.timeline.workers[w].peak_stage_units, 1e-9);
-      }
+  testing::for_every_schedule(4, [](const Schedule& schedule) {
+    const Explained any = run(schedule, CostModel::uniform(schedule, testing::costs(1, 2)));
+    for (std::size_t w = 0; w < any.timeline.workers.size(); ++w) {
+      double peak = 0;
+      for (const MemoryPoint& point : any.explanation.memory[w]) peak = std::max(peak, point.amount);
+      EXPECT_NEAR(peak, any.timeline.workers[w].peak_stage_units, 1e-9);
     }
-  }
+  });
 }
 
 }  // namespace

@@ -2,7 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include "core/error.h"
 #include "support/message_of.h"
 
 namespace chimera {

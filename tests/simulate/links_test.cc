@@ -4,6 +4,7 @@
 
 #include "core/error.h"
 #include "simulate/simulate.h"
+#include "support/message_of.h"
 #include "support/schedules.h"
 
 namespace chimera {
@@ -55,9 +56,8 @@ TEST(LinksTest, ShortMessagesPassAtOnceUntilTheBurstIsUsedUp) {
   CostModel costs = with_links(schedule, 4, 0);
   costs.links->bursts = {5};
   const SharedCores shared{.cores = 2, .contention = {.transfers = 1}};
-  for (const Timeline& timeline : {simulate(schedule, costs), simulate(schedule, costs, {.cores = shared})}) {
+  for (const Timeline& timeline : {simulate(schedule, costs), simulate(schedule, costs, {.cores = shared})})
     EXPECT_EQ(starts(timeline.workers[1]), (std::vector<double>{1, 4, 8, 9, 10, 11}));
-  }
 }
 
 TEST(LinksTest, DelayHoldsAnyNumberOfMessages) {
@@ -181,12 +181,7 @@ TEST(LinksTest, RefusesMatricesOfOtherShapes) {
   CostModel costs = CostModel::uniform(schedule, testing::costs(1, 1));
   const auto refusal = [&](const LinkMatrix& matrix, const std::vector<double>& bytes) -> std::string {
     costs.links = LinkCosts{.bytes = bytes, .matrix = matrix};
-    try {
-      (void)simulate(schedule, costs);
-    } catch (const ConfigError& error) {
-      return error.what();
-    }
-    return "simulated";
+    return testing::message_of([&] { (void)simulate(schedule, costs); }, "simulated");
   };
   EXPECT_EQ(refusal({{{0, 1, 1}, {1, 0, 1}, {1, 1, 0}}}, {}), "links: alphas: 3 rows, but the schedule has 2 workers");
   EXPECT_EQ(refusal({{{0, 1}, {1}}}, {}), "links: alphas, row 1: 1 entries, but the schedule needs 2");

@@ -320,9 +320,8 @@ TEST(LowerBoundTest, HoldsWithRecomputation) {
     Schedule schedule = find_generator(seed % 3 == 0 ? "chimera" : "1f1b").generate({2, 2});
     if (seed % 3 == 1) schedule = split(find_generator("1f1b").generate({3, 1}));
     CostModel costs = random_costs(schedule, seed);
-    for (std::int64_t s = 0; s < schedule.stages; ++s) {
+    for (std::int64_t s = 0; s < schedule.stages; ++s)
       costs.recompute.push_back(static_cast<double>(random.below(static_cast<std::uint64_t>(s), 4)));
-    }
     EXPECT_LE(lower_bound(schedule, CostTable(schedule, costs)), optimum(schedule, costs) + kTiny) << seed;
   }
 }
@@ -339,9 +338,8 @@ CostModel sliced_costs(const Schedule& schedule, std::uint64_t seed) {
     }
   }
   const auto boundaries = static_cast<std::size_t>(schedule.stages - 1);
-  for (std::int64_t s = 0; s < schedule.stages; ++s) {
+  for (std::int64_t s = 0; s < schedule.stages; ++s)
     costs.recompute.push_back(static_cast<double>(random.below(static_cast<std::uint64_t>(s) + 1, 3)));
-  }
   if (seed % 3 != 0) return costs;
   costs.links = LinkCosts{.alpha = 0.5, .beta = 0.5, .bytes = std::vector<double>(boundaries, 4)};
   costs.links->copies.assign(boundaries, 0.25);
@@ -364,6 +362,15 @@ TEST(LowerBoundTest, HoldsForSlices) {
     const CostModel costs = sliced_costs(schedule, seed);
     EXPECT_LE(lower_bound(schedule, CostTable(schedule, costs)), simulate(schedule, costs).makespan + kTiny) << seed;
   }
+}
+
+TEST(LowerBoundTest, HoldsForOverlappingSteps) {
+  const Schedule schedule = find_generator("1f1b").generate({2, 2});  // Worker 1 ends 2 before worker 0
+  CostModel costs = CostModel::uniform(schedule, {1, 2, 1, 1});
+  costs.optimizer = {0, 3};
+  costs.steps_overlap = true;
+  EXPECT_EQ(simulate(schedule, costs).makespan, 10);
+  EXPECT_LE(lower_bound(schedule, CostTable(schedule, costs)), 10);
 }
 
 TEST(LowerBoundTest, HoldsForLinksAndBlockingSends) {

@@ -1,5 +1,4 @@
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -130,9 +129,8 @@ TEST(PairsTest, NoMakespanIsBelowTheBound) {
     const Timeline timeline = simulate(schedule, costs);
     EXPECT_LE(timeline.lower_bound, timeline.makespan);
     const double work = static_cast<double>(schedule.micro_batches) * (1 + 2.2);
-    if (*costs.pair >= 1) {
+    if (*costs.pair >= 1)
       EXPECT_GE(timeline.lower_bound, work * (1 - kRounding)) << "pairs that save nothing leave all work to do";
-    }
     EXPECT_GE(timeline.lower_bound, work * std::min(1.0, *costs.pair) * (1 - kRounding));
   });
 }

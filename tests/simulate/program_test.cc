@@ -255,17 +255,15 @@ void expect_times_of_program(const Schedule& schedule, const CostModel& costs, c
   for (std::size_t w = 0; w < workers.size(); ++w) {
     SCOPED_TRACE("worker " + std::to_string(w));
     std::vector<Launch> launches;
-    for (const TimedAllReduce& sum : timeline.workers[w].all_reduces) {
+    for (const TimedAllReduce& sum : timeline.workers[w].all_reduces)
       launches.emplace_back(sum.group.value(), sum.after);
-    }
     ASSERT_EQ(launches, real_launches(workers[w], table));
     std::vector<double> ends;
     for (const TimedOp& op : timeline.workers[w].ops) ends.push_back(op.end);
     ASSERT_EQ(ends, workers[w].op_ends);
     ASSERT_EQ(timeline.workers[w].updates.size(), workers[w].updates.size());
-    for (std::size_t i = 0; i < workers[w].updates.size(); ++i) {
+    for (std::size_t i = 0; i < workers[w].updates.size(); ++i)
       EXPECT_EQ(timeline.workers[w].updates[i].end, workers[w].updates[i].end);
-    }
     if (schedule.updates) continue;  // its all-reduces are part of its updates
     std::vector<TimedOp> sums;
     for (std::size_t i = 0; i < workers[w].sums.size(); ++i) {

@@ -64,47 +64,50 @@ void expect_same(const Timeline& shared, const Timeline& alone) {
   }
 }
 
-/// A few shapes of a generator up to D = 6.
-std::vector<PipelineShape> shapes_of(const Generator& generator) {
-  std::vector<PipelineShape> some;
-  const auto all = testing::small_shapes(generator.name, 6);
-  for (std::size_t i = 0; i < all.size(); i += 1 + all.size() / 20) some.push_back(all[i]);
-  return some;
+/// Calls visit(schedule) for a few shapes of every generator up to D = 6.
+template <class Visit>
+void for_some_schedules(const Visit& visit) {
+  for (const Generator& generator : generators()) {
+    const auto all = testing::small_shapes(generator.name, 6);
+    for (std::size_t i = 0; i < all.size(); i += 1 + all.size() / 20) {
+      SCOPED_TRACE(testing::describe(generator.name, all[i]));
+      visit(generator.generate(all[i]));
+    }
+  }
 }
 
-double cores_without_end() { return std::numeric_limits<double>::infinity(); }
+/// Compares the schedule on the cores with the plain simulation, without and with blocking sends.
+void expect_plain(const Schedule& schedule, const SharedCores& cores) {
+  CostModel costs = rich_costs(schedule);
+  for (const bool blocking : {false, true}) {
+    costs.blocking_sends = blocking;
+    expect_same(simulate(schedule, costs, {.cores = cores}), simulate(schedule, costs));
+  }
+}
+
+/// Any number of cores, so that only the contention slows workers down.
+SharedCores without_end(const Contention& contention, const NodePlacement& nodes = {}) {
+  return {.cores = std::numeric_limits<double>::infinity(), .contention = contention, .nodes = nodes};
+}
 
 double cores_for_all(const Schedule& schedule) { return 2 * static_cast<double>(schedule.workers.size()); }
 
 TEST(SharedCoresTest, EnoughCoresGiveThePlainSimulation) {
-  for (const Generator& generator : generators()) {
-    for (const PipelineShape& shape : shapes_of(generator)) {
-      SCOPED_TRACE(testing::describe(generator.name, shape));
-      const Schedule schedule = generator.generate(shape);
-      CostModel costs = rich_costs(schedule);
-      const auto workers = static_cast<double>(schedule.workers.size());
-      expect_same(simulate(schedule, costs, {.cores = {.cores = workers}}), simulate(schedule, costs));
-      costs.blocking_sends = true;
-      expect_same(simulate(schedule, costs, {.cores = {.cores = workers}}), simulate(schedule, costs));
-    }
-  }
+  for_some_schedules([](const Schedule& schedule) {
+    expect_plain(schedule, {.cores = static_cast<double>(schedule.workers.size())});
+  });
 }
 
 TEST(SharedCoresTest, EnoughCoresForOverlappedSumsGiveThePlainSimulation) {
-  for (const Generator& generator : generators()) {
-    for (const PipelineShape& shape : shapes_of(generator)) {
-      const Schedule schedule = generator.generate(shape);
-      CostModel costs = rich_costs(schedule);
-      costs.all_reduce = sums(schedule);
-      costs.all_reduce->data_parallel = 2;
-      for (const auto placement : {AllReducePlacement::Post, AllReducePlacement::Eager, AllReducePlacement::EagerOpt}) {
-        SCOPED_TRACE(testing::describe(generator.name, shape));
-        costs.all_reduce_placement = placement;
-        expect_same(simulate(schedule, costs, {.cores = {.cores = cores_for_all(schedule)}}),
-                    simulate(schedule, costs));
-      }
+  for_some_schedules([](const Schedule& schedule) {
+    CostModel costs = rich_costs(schedule);
+    costs.all_reduce = sums(schedule);
+    costs.all_reduce->data_parallel = 2;
+    for (const auto placement : {AllReducePlacement::Post, AllReducePlacement::Eager, AllReducePlacement::EagerOpt}) {
+      costs.all_reduce_placement = placement;
+      expect_same(simulate(schedule, costs, {.cores = {.cores = cores_for_all(schedule)}}), simulate(schedule, costs));
     }
-  }
+  });
 }
 
 TEST(SharedCoresTest, SeveralStepsMatchThePlainSimulation) {
@@ -121,17 +124,8 @@ TEST(SharedCoresTest, SeveralStepsMatchThePlainSimulation) {
 
 // With contention, messages wait in separate queues.
 TEST(ContentionTest, WithoutSumsOpsMatchThePlainSimulation) {
-  const SharedCores shared{.cores = cores_without_end(), .contention = {.ops_by_sums = 1, .sums_by_ops = 1}};
-  for (const Generator& generator : generators()) {
-    for (const PipelineShape& shape : shapes_of(generator)) {
-      SCOPED_TRACE(testing::describe(generator.name, shape));
-      const Schedule schedule = generator.generate(shape);
-      CostModel costs = rich_costs(schedule);
-      expect_same(simulate(schedule, costs, {.cores = shared}), simulate(schedule, costs));
-      costs.blocking_sends = true;
-      expect_same(simulate(schedule, costs, {.cores = shared}), simulate(schedule, costs));
-    }
-  }
+  for_some_schedules(
+      [](const Schedule& schedule) { expect_plain(schedule, without_end({.ops_by_sums = 1, .sums_by_ops = 1})); });
 }
 
 /// A step of gpipe with D = 2, N = 1, each stage held by two groups: F = 1, B = 2, a message takes 1, an all-reduce 3.
@@ -145,8 +139,7 @@ CostModel costs_of_two_groups(const Schedule& schedule) {
 TEST(ContentionTest, AMessageAndASumDivideTheInterface) {
   const Schedule schedule = find_generator("gpipe").generate({.stages = 2, .micro_batches = 1});
   const CostModel costs = costs_of_two_groups(schedule);
-  const Timeline timeline =
-      simulate(schedule, costs, {.cores = {.cores = cores_without_end(), .contention = {.transfers = 1}}});
+  const Timeline timeline = simulate(schedule, costs, {.cores = without_end({.transfers = 1})});
   // Worker 1 ends its backward at 5. Its gradient takes until 7 beside the all-reduce, which has done 1 of 3 by then.
   EXPECT_EQ(timeline.workers[0].ops[1].start, 7);
   EXPECT_EQ(timeline.workers[1].all_reduces[0].start, 5);
@@ -159,8 +152,7 @@ TEST(ContentionTest, MessagesOfBothDirectionsPassUnhindered) {
   const Schedule schedule = find_generator("chimera").generate({.stages = 2, .micro_batches = 2});
   CostModel costs = costs_of_two_groups(schedule);
   costs.all_reduce.reset();
-  expect_same(simulate(schedule, costs, {.cores = {.cores = cores_without_end(), .contention = {.transfers = 1}}}),
-              simulate(schedule, costs));
+  expect_same(simulate(schedule, costs, {.cores = without_end({.transfers = 1})}), simulate(schedule, costs));
 }
 
 TEST(ContentionTest, MessagesOfAllGroupsDivideTheInterfaceOfTheirNode) {
@@ -169,9 +161,8 @@ TEST(ContentionTest, MessagesOfAllGroupsDivideTheInterfaceOfTheirNode) {
   // Replicas of a stage are on one node: two messages leave it at once, and all-reduces stay on it.
   const Timeline timeline =
       simulate(schedule, costs,
-               {.cores = {.cores = cores_without_end(),
-                          .contention = {.node_transfers = 1},
-                          .nodes = {.node_of = {0, 1}, .copies = {2, 2}, .sums_leave = {false, false}}}});
+               {.cores = without_end({.node_transfers = 1},
+                                     {.node_of = {0, 1}, .copies = {2, 2}, .sums_leave = {false, false}})});
   EXPECT_EQ(timeline.workers[1].ops[0].start, 3);
   EXPECT_EQ(timeline.workers[0].ops[1].start, 8);
   EXPECT_EQ(timeline.makespan, 13);
@@ -197,9 +188,8 @@ TEST(ContentionTest, CopiesOnANodeShareItsBurst) {
   const Schedule schedule = find_generator("gpipe").generate({.stages = 2, .micro_batches = 1});
   CostModel costs = costs_of_two_groups(schedule);
   costs.links->bursts = {0.5};
-  SharedCores shared{.cores = cores_without_end(),
-                     .contention = {.node_transfers = 1},
-                     .nodes = {.node_of = {0, 1}, .copies = {2, 2}, .sums_leave = {false, false}}};
+  SharedCores shared =
+      without_end({.node_transfers = 1}, {.node_of = {0, 1}, .copies = {2, 2}, .sums_leave = {false, false}});
   EXPECT_EQ(simulate(schedule, costs, {.cores = shared}).workers[1].ops[0].start, 1 + 2 * (1 - 0.25));
   shared.nodes.copies = {1, 1};
   EXPECT_EQ(simulate(schedule, costs, {.cores = shared}).workers[1].ops[0].start, 1 + 1 - 0.5);
@@ -212,9 +202,7 @@ CostModel costs_with_long_sums(const Schedule& schedule) {
 }
 
 SharedCores both_on_one_of_several_nodes() {
-  return {.cores = cores_without_end(),
-          .contention = {.node_transfers = 1},
-          .nodes = {.node_of = {0, 0}, .copies = {1, 1}, .sums_leave = {true, true}}};
+  return without_end({.node_transfers = 1}, {.node_of = {0, 0}, .copies = {1, 1}, .sums_leave = {true, true}});
 }
 
 TEST(ContentionTest, SumsOfTwoWorkersDivideTheInterfaceOfTheirNode) {
@@ -244,9 +232,8 @@ TEST(ContentionTest, ANodeTakesPartInASumOnce) {
   const Schedule schedule = find_generator("chimera").generate({.stages = 2, .micro_batches = 2});
   const CostModel costs = costs_of_two_groups(schedule);  // four replicas of each stage, two per node
   expect_same(simulate(schedule, costs,
-                       {.cores = {.cores = cores_without_end(),
-                                  .contention = {.node_transfers = 1},
-                                  .nodes = {.node_of = {0, 0}, .copies = {1, 1}, .sums_leave = {true, true}}}}),
+                       {.cores = without_end({.node_transfers = 1},
+                                             {.node_of = {0, 0}, .copies = {1, 1}, .sums_leave = {true, true}})}),
               simulate(schedule, costs));
 }
 
@@ -266,8 +253,7 @@ TEST(ContentionTest, AnOpAndASumSlowEachOtherDown) {
   CostModel costs = CostModel::uniform(schedule, testing::costs(2, 4));  // costs of the worker: F = 1, B = 2 per stage
   costs.all_reduce = AllReduceCosts{.seconds = {3, 3}, .data_parallel = 2};
   costs.all_reduce_placement = AllReducePlacement::Eager;
-  const Timeline timeline = simulate(
-      schedule, costs, {.cores = {.cores = cores_without_end(), .contention = {.ops_by_sums = 1, .sums_by_ops = 0.5}}});
+  const Timeline timeline = simulate(schedule, costs, {.cores = without_end({.ops_by_sums = 1, .sums_by_ops = 0.5})});
   const WorkerTimeline& worker = timeline.workers[0];
   EXPECT_EQ(worker.ops[3].start, 4);
   EXPECT_DOUBLE_EQ(worker.ops[3].end, 8) << "twice as long, as the sum runs on";
@@ -280,8 +266,7 @@ TEST(ContentionTest, PostedReceivesSlowTheOpBeforeTheirTurn) {
   // Worker 0: 0F0 0F1 0B0 0B1; worker 1: 1F0 1B0 1F1 1B1. Messages take no time.
   const Schedule schedule = find_generator("1f1b").generate({.stages = 2, .micro_batches = 2});
   const CostModel costs = CostModel::uniform(schedule, testing::costs(1, 2));
-  const Timeline timeline =
-      simulate(schedule, costs, {.cores = {.cores = cores_without_end(), .contention = {.ops_by_receives = 0.5}}});
+  const Timeline timeline = simulate(schedule, costs, {.cores = without_end({.ops_by_receives = 0.5})});
   const auto ends = [&](std::size_t worker) {
     std::vector<double> ends;
     for (const TimedOp& op : timeline.workers[worker].ops) ends.push_back(op.end);
@@ -308,8 +293,7 @@ TEST(ContentionTest, OpsAreFasterWhileOtherCoresIdle) {
   EXPECT_DOUBLE_EQ(timeline.makespan, 7.5);
   EXPECT_DOUBLE_EQ(timeline.lower_bound, 0.75 * 9) << "all of the flow's 9 while the other core idles";
   EXPECT_DOUBLE_EQ(simulate(schedule, costs, {.cores = {.cores = 1, .contention = half}}).makespan, 12) << "never idle";
-  EXPECT_EQ(simulate(schedule, costs, {.cores = {.cores = cores_without_end(), .contention = half}}).makespan,
-            simulate(schedule, costs).makespan)
+  EXPECT_EQ(simulate(schedule, costs, {.cores = without_end(half)}).makespan, simulate(schedule, costs).makespan)
       << "unknown cores";
 }
 
@@ -330,8 +314,7 @@ TEST(ContentionTest, ASumIsFasterWhileTheNextSumOverlaps) {
   CostModel costs = CostModel::uniform(schedule, testing::costs(1, 2));
   costs.all_reduce = AllReduceCosts{.seconds = {4, 4}};
   costs.all_reduce_placement = AllReducePlacement::Post;
-  const Timeline timeline =
-      simulate(schedule, costs, {.cores = {.cores = cores_without_end(), .contention = {.sums_overlap = 0.75}}});
+  const Timeline timeline = simulate(schedule, costs, {.cores = without_end({.sums_overlap = 0.75})});
   const auto& sums = timeline.workers[0].all_reduces;
   ASSERT_EQ(sums.size(), 2U);
   EXPECT_DOUBLE_EQ(sums[0].end - sums[0].start, 1) << "of 4";
@@ -364,18 +347,14 @@ double work_of(const Schedule& schedule, const CostModel& costs) {
 }
 
 TEST(SharedCoresTest, OneCoreTakesTheSumOfAllWork) {
-  for (const Generator& generator : generators()) {
-    for (const PipelineShape& shape : shapes_of(generator)) {
-      SCOPED_TRACE(testing::describe(generator.name, shape));
-      const Schedule schedule = generator.generate(shape);
-      CostModel costs = rich_costs(schedule);
-      costs.links.reset();
-      costs.latency = 0;
-      if (schedule.updates) costs.optimizer.clear();
-      const double work = work_of(schedule, costs);
-      EXPECT_NEAR(simulate(schedule, costs, {.cores = {.cores = 1}}).makespan, work, 1e-9 * work);
-    }
-  }
+  for_some_schedules([](const Schedule& schedule) {
+    CostModel costs = rich_costs(schedule);
+    costs.links.reset();
+    costs.latency = 0;
+    if (schedule.updates) costs.optimizer.clear();
+    const double work = work_of(schedule, costs);
+    EXPECT_NEAR(simulate(schedule, costs, {.cores = {.cores = 1}}).makespan, work, 1e-9 * work);
+  });
 }
 
 TEST(SharedCoresTest, TwoWorkersOnOneCore) {

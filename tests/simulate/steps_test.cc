@@ -75,6 +75,22 @@ TEST(StepsTest, AStepBeginsAfterTheUpdateOfItsWorker) {
   EXPECT_EQ(causes[static_cast<std::size_t>(IdleCause::Sync)], 2 * 2 * (alone.makespan - alone.ops_end));
 }
 
+TEST(StepsTest, OverlappingStepsWaitForNoOtherWorker) {
+  const Schedule step = find_generator("zb-h1").generate({2, 2});
+  const Schedule schedule = repeated(step, 3);
+  CostModel costs{.stages = {{1, 1, 0.5, 0.5}, {1, 2, 1, 1}}, .optimizer = {0.25, 0.25}};  // Worker 0 ends at 6, 1 at 7
+  EXPECT_EQ(simulate(schedule, costs, {.steps = 3}).period, 7.25);
+  costs.steps_overlap = true;
+  const Timeline timeline = simulate(schedule, costs, {.steps = 3});
+  EXPECT_EQ(timeline.period, 6.25);
+  for (std::size_t w = 0; w < 2; ++w) {
+    const WorkerTimeline& worker = timeline.workers[w];
+    ASSERT_EQ(worker.updates.size(), 3U);
+    EXPECT_EQ(worker.updates[0].start, worker.ops[step.workers[w].size() - 1].end);
+  }
+  EXPECT_EQ(simulate(step, costs).makespan, 7.25);
+}
+
 TEST(StepsTest, RefusesMixedAndUnequalSteps) {
   Schedule schedule = repeated(find_generator("1f1b").generate({2, 2}), 2);
   const CostModel costs = CostModel::uniform(schedule, testing::costs(1, 2));

@@ -12,7 +12,7 @@
 
 namespace chimera::testing {
 
-struct FakeAccelerator final : Accelerator {
+struct FakeAccelerator : Accelerator {
   at::DeviceType device_type = at::kCUDA;
   int devices = 4;
   GpuTraits each = {.name = "Fake GPU",
@@ -43,6 +43,8 @@ struct FakeAccelerator final : Accelerator {
   [[nodiscard]] std::string problem() const override { return fault; }
   std::function<void()> releases = [] {};
   void release_cache() const override { releases(); }
+  std::function<void(const std::string&)> names_range = [](const std::string& /*name*/) {};
+  void name_range(const std::string& name) const override { names_range(name); }
   CaptureGraph records = [](const auto&, const DeviceGraph*, const auto&) -> std::unique_ptr<DeviceGraph> {
     throw std::logic_error("nobody records on these");
   };
@@ -59,8 +61,7 @@ struct FakeAccelerator final : Accelerator {
 class ScopedAcceleratorOverride {
  public:
   explicit ScopedAcceleratorOverride(const Accelerator& gpus) { replace_accelerator(&gpus); }
-  ScopedAcceleratorOverride(const ScopedAcceleratorOverride&) = delete;
-  ScopedAcceleratorOverride& operator=(const ScopedAcceleratorOverride&) = delete;
+  ScopedAcceleratorOverride& operator=(ScopedAcceleratorOverride&&) = delete;
   ~ScopedAcceleratorOverride() { replace_accelerator(nullptr); }
 };
 

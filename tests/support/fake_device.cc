@@ -18,7 +18,6 @@
 #include <array>
 #include <bit>
 #include <cmath>
-#include <cstdlib>
 #include <iterator>
 #include <map>
 #include <optional>
@@ -27,12 +26,17 @@
 #include <stdexcept>
 #include <utility>
 
+#include "core/clock.h"
+#include "runtime/memory_meter.h"
+
 namespace chimera::testing {
 namespace {
 
 thread_local c10::DeviceIndex device_index = 0;
 
 at::Device current_device() { return {kFakeDevice, device_index}; }
+
+constexpr double kBehind = 5000;  // seconds, of the device's clock
 
 thread_local c10::StreamId current = 0;
 thread_local int unrecorded = 0;
@@ -66,11 +70,11 @@ struct FakeStreams final : c10::impl::DeviceGuardImplInterface {
   /// Autograd starts a thread for each.
   [[nodiscard]] c10::DeviceIndex deviceCount() const noexcept override { return kFakeDevices; }
   void record(void** event, const c10::Stream& stream, const c10::DeviceIndex /*index*/,
-              const c10::EventFlag /*flag*/) const override {
+              const c10::EventFlag flag) const override {
     FakeDevice::get().given();
     const std::intptr_t number = FakeDevice::get().next_event();
     *event = reinterpret_cast<void*>(number);
-    FakeDevice::get().recorded(number, stream.id());
+    FakeDevice::get().recorded(number, stream.id(), flag == c10::EventFlag::BACKEND_DEFAULT);
     FakeDevice::get().told(fmt::format("stream {} records event {}", stream.id(), number));
   }
   void block(void* event, const c10::Stream& stream) const override {
@@ -82,6 +86,10 @@ struct FakeStreams final : c10::impl::DeviceGuardImplInterface {
     const auto number = reinterpret_cast<std::intptr_t>(event);
     FakeDevice::get().looked_at(number);
     return FakeDevice::get().is_done(number);
+  }
+  [[nodiscard]] double elapsedTime(void* from, void* to, const c10::DeviceIndex /*index*/) const override {
+    const auto time = [](void* event) { return FakeDevice::get().time_of(reinterpret_cast<std::intptr_t>(event)); };
+    return 1e3 * (time(to) - time(from));
   }
   void synchronizeDevice(const c10::DeviceIndex /*index*/) const override { FakeDevice::get().waited("for all work"); }
   void destroyEvent(void* /*event*/, const c10::DeviceIndex /*index*/) const noexcept override {}
@@ -256,9 +264,8 @@ class DispatchedCall {
     }
     if (value.isOptionalTensorList()) {
       c10::List<std::optional<at::Tensor>> tensors;
-      for (const std::optional<at::Tensor>& each : value.toOptionalTensorVector()) {
+      for (const std::optional<at::Tensor>& each : value.toOptionalTensorVector())
         tensors.push_back(each ? std::optional(on_cpu(*each)) : std::nullopt);
-      }
       return tensors;
     }
     return value;
@@ -366,7 +373,10 @@ at::Tensor& add_wide_product(const at::Tensor& term, const at::Tensor& left, con
   if (!sum.is_same(term)) throw std::logic_error("a product is added, but not in place");
   FakeDevice::get().used("aten::addmm", {left, right, sum});
   const auto wide = [type](const at::Tensor& tensor) { return same_memory(tensor, at::kCPU).to(type); };
-  const auto add = [=, sum = same_memory(sum, at::kCPU)] { sum.addmm_(wide(left), wide(right), beta, alpha); };
+  const auto add = [=, sum = same_memory(sum, at::kCPU)] {
+    const MemoryMeter::Pause uncounted;
+    sum.addmm_(wide(left), wide(right), beta, alpha);
+  };
   add();
   if (auto* recording = FakeDevice::get().recording()) recording->push_back(add);
   return sum;
@@ -385,12 +395,42 @@ std::vector<at::Tensor> computed(const std::function<std::vector<at::Tensor>()>&
   return first;
 }
 
-at::Tensor wide_product(const at::Tensor& left, const at::Tensor& right, at::ScalarType type) {
-  FakeDevice::get().launched("aten::mm", 1);
-  const auto results = computed([=, left = same_memory(left, at::kCPU), right = same_memory(right, at::kCPU)] {
-    return std::vector{left.to(type).mm(right.to(type))};
+/// Runs `compute` on the CPU, whose scratch memory is none of the device.
+std::vector<at::Tensor> computed_apart(const std::function<std::vector<at::Tensor>()>& compute) {
+  return computed([=] {
+    std::vector<at::Tensor> results;
+    {
+      const MemoryMeter::Pause uncounted;
+      results = compute();
+    }
+    for (at::Tensor& each : results) each = each.clone();
+    return results;
   });
-  return same_memory(results[0], left.device());
+}
+
+at::Tensor imitated(const std::string& op, const std::vector<at::Tensor>& inputs,
+                    const std::function<at::Tensor()>& compute) {
+  FakeDevice::get().launched(op, 1);
+  FakeDevice::get().used(op, inputs);
+  const auto results = computed_apart([=] { return std::vector{compute()}; });
+  return same_memory(results[0], inputs[0].device());
+}
+
+at::Tensor product(const at::Tensor& left, const at::Tensor& right) {
+  const auto host = [](const at::Tensor& tensor) { return same_memory(tensor, at::kCPU); };
+  return imitated("aten::mm", {left, right}, [=] { return host(left).mm(host(right)); });
+}
+
+at::Tensor sum(const at::Tensor& all, at::OptionalIntArrayRef dimensions, bool keeps,
+               std::optional<at::ScalarType> type) {
+  const std::vector<std::int64_t> over = dimensions ? dimensions->vec() : std::vector<std::int64_t>();
+  return imitated("aten::sum", {all},
+                  [=, all = same_memory(all, at::kCPU)] { return at::sum(all, over, keeps, type); });
+}
+
+at::Tensor wide_product(const at::Tensor& left, const at::Tensor& right, at::ScalarType type) {
+  const auto wide = [type](const at::Tensor& tensor) { return same_memory(tensor, at::kCPU).to(type); };
+  return imitated("aten::mm", {left, right}, [=] { return wide(left).mm(wide(right)); });
 }
 
 /// The CPU has none of the fused kernels; as they do, these round once.
@@ -398,11 +438,12 @@ std::tuple<at::Tensor, at::Tensor> fused_rms_norm(const at::Tensor& input, at::I
                                                   const std::optional<at::Tensor>& weight,
                                                   std::optional<double> epsilon) {
   FakeDevice::get().launched("aten::_fused_rms_norm", 1);
-  const auto results = computed([=, input = same_memory(input, at::kCPU), weight = same_memory(*weight, at::kCPU)] {
-    const at::Tensor x = input.to(at::promote_types(input.scalar_type(), at::kFloat));
-    const at::Tensor scales = (x.square().mean(-1, /*keepdim=*/true) + epsilon.value()).rsqrt();
-    return std::vector{(x * scales * weight).to(input.scalar_type()), scales};
-  });
+  const auto results =
+      computed_apart([=, input = same_memory(input, at::kCPU), weight = same_memory(*weight, at::kCPU)] {
+        const at::Tensor x = input.to(at::promote_types(input.scalar_type(), at::kFloat));
+        const at::Tensor scales = (x.square().mean(-1, /*keepdim=*/true) + epsilon.value()).rsqrt();
+        return std::vector{(x * scales * weight).to(input.scalar_type()), scales};
+      });
   return {same_memory(results[0], input.device()), same_memory(results[1], input.device())};
 }
 
@@ -412,8 +453,8 @@ std::tuple<at::Tensor, at::Tensor> fused_rms_norm_backward(const at::Tensor& out
                                                            std::array<bool, 2> /*mask*/) {
   FakeDevice::get().launched("aten::_fused_rms_norm_backward", 2);  // input; weight
   const auto host = [](const at::Tensor& tensor) { return same_memory(tensor, at::kCPU); };
-  const auto results = computed([gradient = host(output_gradient), input = host(input), scales = host(scales),
-                                 weight = host(*weight)] {
+  const auto results = computed_apart([gradient = host(output_gradient), input = host(input), scales = host(scales),
+                                       weight = host(*weight)] {
     const at::ScalarType wide = scales.scalar_type();
     const at::Tensor normed = input.to(wide) * scales;
     const at::Tensor weighted = gradient.to(wide) * weight.to(wide);
@@ -509,6 +550,8 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, library) {
   library.impl("addmm.dtype_out", add_wide_product);
   library.impl("_local_scalar_dense", read_element);
   library.impl("_copy_from", copy_from);
+  library.impl("mm", product);
+  library.impl("sum.dim_IntList", sum);
   library.impl("mm.dtype", wide_product);
   library.impl("_fused_rms_norm", fused_rms_norm);
   library.impl("_fused_rms_norm_backward", fused_rms_norm_backward);
@@ -517,9 +560,8 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, library) {
   library.impl("as_strided", strided_view);
   library.impl("view", reshaped_view);
   // Without these, several other ops would be called.
-  for (const char* op : {"native_layer_norm", "_foreach_add_.List", "_foreach_copy_"}) {
+  for (const char* op : {"native_layer_norm", "_foreach_add_.List", "_foreach_copy_"})
     library.impl(op, torch::CppFunction::makeFromBoxedFunction<&run_on_cpu>());
-  }
 }
 
 }  // namespace
@@ -556,7 +598,8 @@ void FakeDevice::clear() {
   const std::scoped_lock lock(mutex_);
   lines_.clear();
   waits_.clear();
-  events_ = 0;
+  events_ = known_done_ = 0;
+  times_.clear();
   done_up_to_ = std::numeric_limits<std::intptr_t>::max();
   answers_late_ = false;
   looked_at_.clear();
@@ -570,46 +613,12 @@ void FakeDevice::clear() {
   pinned_memory().forget();
 }
 
-std::vector<std::string> FakeDevice::lines() {
-  const std::scoped_lock lock(mutex_);
-  return lines_;
-}
-
-std::vector<std::string> FakeDevice::waits() {
-  const std::scoped_lock lock(mutex_);
-  return waits_;
-}
-
-void FakeDevice::finish_events_up_to(std::intptr_t event) {
-  const std::scoped_lock lock(mutex_);
-  done_up_to_ = event;
-}
-
-void FakeDevice::told(std::string line) {
-  const std::scoped_lock lock(mutex_);
-  lines_.push_back(std::move(line));
-}
-
 void FakeDevice::waited(std::string what) {
   if (recording() != nullptr) throw std::logic_error("while it is recorded: " + what);
   looking = {};
   const std::scoped_lock lock(mutex_);
   waits_.push_back(std::move(what));
-}
-
-std::intptr_t FakeDevice::next_event() {
-  const std::scoped_lock lock(mutex_);
-  return ++events_;
-}
-
-c10::StreamId FakeDevice::next_stream() {
-  const std::scoped_lock lock(mutex_);
-  return ++streams_;
-}
-
-void FakeDevice::answer_late() {
-  const std::scoped_lock lock(mutex_);
-  answers_late_ = true;
+  known_done_ = events_;
 }
 
 void FakeDevice::looked_at(std::intptr_t event) {
@@ -633,27 +642,8 @@ void FakeDevice::given() {
 bool FakeDevice::is_done(std::intptr_t event) {
   const std::scoped_lock lock(mutex_);
   if (answers_late_ && looked_at_.insert(event).second) return false;
+  if (event <= done_up_to_) known_done_ = std::max(known_done_, event);
   return event <= done_up_to_;
-}
-
-std::int64_t FakeDevice::given_count() {
-  const std::scoped_lock lock(mutex_);
-  return given_count_;
-}
-
-void FakeDevice::launched(const std::string& op, int kernels) {
-  const std::scoped_lock lock(mutex_);
-  kernels_.insert(kernels_.end(), static_cast<std::size_t>(kernels), op);
-}
-
-std::vector<std::string> FakeDevice::kernels() {
-  const std::scoped_lock lock(mutex_);
-  return kernels_;
-}
-
-void FakeDevice::wait_at_first_uses(DeviceWait wait) {
-  const std::scoped_lock lock(mutex_);
-  wait_at_first_use_ = std::move(wait);
 }
 
 /// Work of the network (Unrecorded) is not the rank's.
@@ -687,9 +677,8 @@ FakeDevice::Recording* FakeDevice::recording() {
 void FakeDevice::draws_from(const at::Generator& generator) {
   if (recording() == nullptr) return;
   const std::scoped_lock lock(mutex_);
-  if (std::ranges::count(registered_[current], generator) == 0) {
+  if (std::ranges::count(registered_[current], generator) == 0)
     throw std::logic_error("a recording draws from a generator that is not registered");
-  }
 }
 
 int FakeDevice::recording_number() {
@@ -698,16 +687,24 @@ int FakeDevice::recording_number() {
   return recordings_begun_.at(current);
 }
 
-void FakeDevice::recorded(std::intptr_t event, c10::StreamId stream) {
+void FakeDevice::recorded(std::intptr_t event, c10::StreamId stream, bool has_time) {
   const std::scoped_lock lock(mutex_);
-  if (recordings_.contains(stream)) events_of_recordings_.insert(event);
+  if (has_time) times_[event] = monotonic_seconds() - kBehind;
+  if (!recordings_.contains(stream)) return;
+  if (has_time) throw std::logic_error("a recording has no times");
+  events_of_recordings_.insert(event);
+}
+
+double FakeDevice::time_of(std::intptr_t event) {
+  const std::scoped_lock lock(mutex_);
+  if (event > known_done_) throw std::logic_error("reads the time of an event before any wait");
+  return times_.at(event);
 }
 
 void FakeDevice::awaited(std::intptr_t event, c10::StreamId stream) {
   const std::scoped_lock lock(mutex_);
-  if (recordings_.contains(stream) && !events_of_recordings_.contains(event)) {
+  if (recordings_.contains(stream) && !events_of_recordings_.contains(event))
     throw std::logic_error("a recording waits for what came before it");
-  }
 }
 
 namespace {

@@ -3,7 +3,6 @@
 // --rehearse runs its list on it.
 
 #include <ATen/ATen.h>
-#include <fmt/format.h>
 
 #include <condition_variable>
 #include <mutex>
@@ -148,6 +147,19 @@ class FakeCommunicator final : public c10d::Backend {
         },
         {values});
   }
+  Works _allgather_base(at::Tensor& all, at::Tensor& mine, const c10d::AllgatherOptions& /*options*/) override {
+    const at::Tensor buffer = on_cpu(all).view(-1);
+    return start([&] { return transport_->start_all_gather(kMembers, buffer, counts(mine.numel())); }, {buffer});
+  }
+  Works _reduce_scatter_base(at::Tensor& mine, at::Tensor& all, const c10d::ReduceScatterOptions& /*o*/) override {
+    const at::Tensor values = on_cpu(all).view(-1);
+    const at::Tensor own = on_cpu(mine).view(-1);
+    return later(
+        [=, this] {
+          own.copy_(transport_->start_all_reduce(kMembers, values.clone())->wait().chunk(getSize())[at(getRank())]);
+        },
+        {own});
+  }
   Works alltoall_base(at::Tensor& arrived, at::Tensor& outgoing, std::vector<std::int64_t>& received,
                       std::vector<std::int64_t>& sent, const c10d::AllToAllOptions& /*options*/) override {
     const std::vector<at::Tensor> out = on_cpu(outgoing).view(-1).split_with_sizes(sent);
@@ -252,6 +264,6 @@ const Accelerator& fake_gpu() {
 }  // namespace
 }  // namespace chimera::testing
 
-extern "C" __attribute__((visibility("default"))) const chimera::Accelerator* chimera_accelerator_13() {
+extern "C" __attribute__((visibility("default"))) const chimera::Accelerator* chimera_accelerator_14() {
   return &chimera::testing::fake_gpu();
 }

@@ -73,6 +73,14 @@ class FakeBackend final : public c10d::Backend {
                   .out = {tensors.front()},
                   .root = static_cast<int>(options.rootRank)});
   }
+  c10::intrusive_ptr<c10d::Work> _allgather_base(at::Tensor& all, at::Tensor& mine,
+                                                 const c10d::AllgatherOptions& /*options*/) override {
+    return issue({.kind = Kind::AllGather, .in = mine, .out = all.chunk(getSize())});
+  }
+  c10::intrusive_ptr<c10d::Work> _reduce_scatter_base(at::Tensor& mine, at::Tensor& all,
+                                                      const c10d::ReduceScatterOptions& /*options*/) override {
+    return issue({.kind = Kind::ReduceScatter, .in = all, .out = {mine}});
+  }
   c10::intrusive_ptr<c10d::Work> alltoall_base(at::Tensor& arrived, at::Tensor& outgoing,
                                                std::vector<std::int64_t>& received, std::vector<std::int64_t>& sent,
                                                const c10d::AllToAllOptions& /*options*/) override {
@@ -117,6 +125,7 @@ std::int64_t ring_bytes(const Call& call, std::size_t members) {
     case Kind::AllReduce: return 2 * others * bytes;
     case Kind::AllGather: return static_cast<std::int64_t>(members) * others * bytes;
     case Kind::Broadcast:
+    case Kind::ReduceScatter:
     case Kind::Reduce: return others * bytes;
     case Kind::AllToAll:
     case Kind::Send:
@@ -293,6 +302,12 @@ void FakeNetwork::carry_out(const std::vector<std::shared_ptr<Call>>& calls) {
     const at::Tensor sum = sum_of(calls);
     for (const auto& call : calls) call->out.front().fill_(std::numeric_limits<double>::quiet_NaN());
     calls[static_cast<std::size_t>(first.root)]->out.front().copy_(sum);
+  } else if (first.kind == Kind::ReduceScatter) {
+    const std::vector<at::Tensor> sums = sum_of(calls).chunk(static_cast<std::int64_t>(calls.size()));
+    for (std::size_t member = 0; member < calls.size(); ++member) {
+      calls[member]->in.fill_(std::numeric_limits<double>::quiet_NaN());
+      calls[member]->out.front().copy_(sums[member]);
+    }
   } else if (first.kind == Kind::Broadcast) {
     const auto other_root = [&](const auto& call) { return call->root != first.root; };
     if (std::ranges::any_of(calls, other_root)) throw std::logic_error("members name different roots");
@@ -303,9 +318,8 @@ void FakeNetwork::carry_out(const std::vector<std::shared_ptr<Call>>& calls) {
       for (std::size_t member = 0; member < calls.size(); ++member) call->out[member].copy_(calls[member]->in);
     }
   } else {
-    for (std::size_t member = 0; member < calls.size(); ++member) {
+    for (std::size_t member = 0; member < calls.size(); ++member)
       calls[member]->out.front().copy_(exchanged(calls, member));
-    }
   }
   for (const auto& call : calls) call->done = true;
 }

@@ -49,7 +49,7 @@ class FakeNetwork {
   /// Reason for which it was closed; empty if it was not.
   [[nodiscard]] std::string why_closed();
 
-  enum class Kind { Send, Receive, AllReduce, AllGather, AllToAll, Broadcast, Reduce };
+  enum class Kind { Send, Receive, AllReduce, AllGather, AllToAll, Broadcast, Reduce, ReduceScatter };
   /// Returns the bytes that all members of groups for sums have sent in collectives of this kind so far, as NCCL's
   /// rings send them.
   [[nodiscard]] std::int64_t sent_bytes(Kind kind);

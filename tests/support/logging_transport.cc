@@ -48,9 +48,8 @@ std::unique_ptr<Pending> LoggingTransport::post_receive(RankId from, const Tenso
   std::string operation = fmt::format("receive from {}", from.value());
   lines_.push_back(operation + ": " + describe(spec.sizes, spec.dtype));
   auto& messages = primed_[from];
-  if (messages.empty()) {
+  if (messages.empty())
     return std::make_unique<LoggedCall>(*this, std::move(operation), at::Tensor(), "no message was primed");
-  }
   at::Tensor message = std::move(messages.front());
   messages.pop();
   return std::make_unique<LoggedCall>(*this, std::move(operation), std::move(message));

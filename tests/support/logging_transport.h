@@ -15,7 +15,7 @@ namespace chimera {
 ///   send to 1: [2, 3] Float         receive from 0: [2, 3] Float      all-reduce stage 1: [10] Double
 ///   wait send to 1                  wait receive from 0               wait all-reduce stage 1            all-sum: 2
 /// It ignores tags. Sends complete at once; sums leave the buffers unchanged. It must outlive its operations.
-class LoggingTransport final : public Transport {
+class LoggingTransport : public Transport {
  public:
   /// Queues the message that the next receive from `from` returns.
   void prime(RankId from, at::Tensor message) { primed_[from].push(std::move(message)); }

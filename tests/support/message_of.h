@@ -7,12 +7,12 @@
 
 namespace chimera::testing {
 
-/// Returns the message of the ConfigError that `action` throws, or `otherwise` if it throws nothing.
-template <class Action>
+/// Returns the message of the error that `action` throws, or `otherwise` if it throws nothing.
+template <class Kind = ConfigError, class Action>
 std::string message_of(const Action& action, const char* otherwise = "") {
   try {
     action();
-  } catch (const ConfigError& error) {
+  } catch (const Kind& error) {
     return error.what();
   }
   return otherwise;

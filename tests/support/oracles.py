@@ -2,7 +2,11 @@
 
 import importlib
 import os
+import pathlib
+import subprocess
 import sys
+import tempfile
+import unittest
 
 
 def require(*names):
@@ -18,3 +22,16 @@ def require(*names):
             print(f"skipped: {name} cannot be imported ({error}); tools/oracles installs it")
             sys.exit(77)
     return modules[0] if len(modules) == 1 else modules
+
+
+class OracleTest(unittest.TestCase):
+    """Has a folder of its own, and the program that is the first argument."""
+
+    def setUp(self):
+        self.folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory()))
+
+    def chimera(self, *words, **more):
+        """Returns the output of the program, which must succeed."""
+        result = subprocess.run([sys.argv[1], *map(str, words)], capture_output=True, encoding="utf-8", check=False, **more)
+        self.assertEqual(result.returncode, 0, f"{words}\n{result.stderr}")
+        return result.stdout

@@ -87,12 +87,12 @@ std::string program_path() {
   return other != nullptr ? other : CHIMERA_PROGRAM;
 }
 
-bool needs_training_half(const std::vector<std::string>& arguments) {
+bool needs_training_half(const Words& arguments) {
   constexpr std::array kCommands = {"train", "profile", "bench", "export", "evaluate", "generate"};
   return !arguments.empty() && std::ranges::count(kCommands, arguments[0]) > 0;
 }
 
-ProgramRun::ProgramRun(const std::vector<std::string>& arguments, ProgramSetup setup)
+ProgramRun::ProgramRun(const Words& arguments, ProgramSetup setup)
     : setup_(std::move(setup)), shared_memory_before_(shared_memory_files()) {
   ::prctl(PR_SET_CHILD_SUBREAPER, 1);
   start(arguments);
@@ -104,9 +104,8 @@ ProgramRun::~ProgramRun() {
   wait();
 }
 
-void ProgramRun::start(const std::vector<std::string>& arguments) {
-  std::vector<std::string> words = {setup_.program.empty() ? program_path() : setup_.program};
-  words.insert(words.end(), arguments.begin(), arguments.end());
+void ProgramRun::start(const Words& arguments) {
+  Words words = Words{setup_.program.empty() ? program_path() : setup_.program} + arguments;
   std::vector<char*> argv;
   for (std::string& word : words) argv.push_back(word.data());
   argv.push_back(nullptr);
@@ -229,10 +228,24 @@ ProgramResult ProgramRun::wait() {
   return result_;
 }
 
-ProgramResult run_program(const std::vector<std::string>& arguments, const std::string& input) {
+ProgramResult run_program(const Words& arguments, const std::string& input) {
   constexpr std::array kStartNoProgram = {"train", "evaluate", "generate", "export"};  // their ranks are forks
   const bool is_copy = !arguments.empty() && std::ranges::count(kStartNoProgram, arguments[0]) > 0;
   return ProgramRun(arguments, {.input = input, .is_copy = is_copy}).wait();
+}
+
+ProgramResult succeeded(ProgramResult result, int line) {
+  EXPECT_EQ(result.exit_code, 0) << "in line " << line << ": " << result.messages;
+  return result;
+}
+
+void expect_clean(const ProgramResult& result) {
+  EXPECT_EQ(result.orphans, 0);
+  EXPECT_FALSE(result.left_files);
+}
+
+std::string output_of(const Words& arguments, const std::string& input) {
+  return succeeded(run_program(arguments, input)).output;
 }
 
 }  // namespace chimera::testing

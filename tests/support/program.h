@@ -12,6 +12,7 @@
 
 #include "core/file_descriptor.h"
 #include "support/scratch.h"
+#include "support/words.h"
 
 namespace chimera::testing {
 
@@ -41,7 +42,7 @@ struct ProgramSetup {
 [[nodiscard]] std::string program_path();
 
 /// Returns true if the program loads its training half for the subcommand in the arguments.
-[[nodiscard]] bool needs_training_half(const std::vector<std::string>& arguments);
+[[nodiscard]] bool needs_training_half(const Words& arguments);
 
 struct ProgramResult {
   int exit_code = -1;       ///< -1 if a signal killed it
@@ -56,9 +57,8 @@ struct ProgramResult {
 /// process may have only one at a time.
 class ProgramRun {
  public:
-  explicit ProgramRun(const std::vector<std::string>& arguments, ProgramSetup setup = {});
-  ProgramRun(const ProgramRun&) = delete;
-  ProgramRun& operator=(const ProgramRun&) = delete;
+  explicit ProgramRun(const Words& arguments, ProgramSetup setup = {});
+  ProgramRun& operator=(ProgramRun&&) = delete;
   ~ProgramRun();
 
   /// Returns when stderr contains `text`. Fails the test if the program ends without it.
@@ -86,7 +86,7 @@ class ProgramRun {
     FileDescriptor pidfd;  // empty once it has died
   };
 
-  void start(const std::vector<std::string>& arguments);
+  void start(const Words& arguments);
   bool read_some(std::optional<Clock::time_point> until = {});
   void look_for_ranks();
   [[nodiscard]] bool all_ranks_known() const;
@@ -108,6 +108,12 @@ class ProgramRun {
 
 /// Runs the program to its end. If it trains or generates, runs it in a fork of this process, which must not have
 /// computed with several threads.
-[[nodiscard]] ProgramResult run_program(const std::vector<std::string>& arguments, const std::string& input = "");
+[[nodiscard]] ProgramResult run_program(const Words& arguments, const std::string& input = "");
+/// Expects that the program has succeeded. Returns the result.
+ProgramResult succeeded(ProgramResult result, int line = __builtin_LINE());
+/// Expects that no process has outlived the program, and that no file is left.
+void expect_clean(const ProgramResult& result);
+/// Expects that the program succeeds, and returns its output.
+[[nodiscard]] std::string output_of(const Words& arguments, const std::string& input = "");
 
 }  // namespace chimera::testing

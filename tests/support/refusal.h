@@ -4,10 +4,12 @@
 #include <string>
 #include <vector>
 
+#include "support/words.h"
+
 namespace chimera::testing {
 
 struct Refusal {
-  std::vector<std::string> arguments;
+  Words arguments;
   std::vector<std::string> words;  ///< parts of the message: the problem, its place and the valid values
 };
 

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <fstream>
+#include <map>
 #include <set>
 #include <sstream>
 #include <string>
@@ -61,6 +62,12 @@ inline double inner_bubble(const Timeline& timeline, std::size_t w) {
   return worker.ops.back().end - worker.ops.front().start - worker.busy;
 }
 
+inline double largest_inner_bubble(const Timeline& timeline) {
+  double largest = 0;
+  for (std::size_t w = 0; w < timeline.workers.size(); ++w) largest = std::max(largest, inner_bubble(timeline, w));
+  return largest;
+}
+
 /// Peak of in-flight stages of micro-batches on any worker.
 inline std::int64_t most_in_flight(const Timeline& timeline) {
   std::int64_t most = 0;
@@ -79,6 +86,14 @@ inline Timeline timed(const Schedule& schedule, const SplitCosts& share, double 
   const StageCosts all{share.forward, share.input_gradient + share.weight_gradient, share.input_gradient,
                        share.weight_gradient};
   return simulate(schedule, CostModel::uniform(schedule, all, latency));
+}
+
+/// Expects `most` stages of micro-batches in flight on each worker, or all of its `chunks` stages.
+inline void expect_in_flight(const std::string& name, const PipelineShape& shape, std::int64_t most,
+                             std::int64_t chunks = 1) {
+  for (const auto& worker : timed(find_generator(name).generate(shape), 1, 2).workers)
+    EXPECT_EQ(worker.peak_in_flight, std::min(most, chunks * shape.micro_batches * shape.slices))
+        << name << " D=" << shape.stages << " N=" << shape.micro_batches << " k=" << shape.slices;
 }
 
 /// Values of an axis that property tests try: all names; numbers of plans, and numbers up to one above the usual, at
@@ -100,9 +115,8 @@ inline std::vector<PipelineShape> with_flags(const Generator& generator, const P
   for (const SupportedAxis& taken : generator.axes) {
     std::vector<PipelineShape> varied;
     for (const PipelineShape& each : shapes) {
-      for (const std::int64_t value : tried_values(taken, shape)) {
+      for (const std::int64_t value : tried_values(taken, shape))
         shape_axis(taken.axis).set(varied.emplace_back(each), value);
-      }
     }
     shapes = varied;
   }
@@ -126,10 +140,50 @@ inline std::vector<PipelineShape> small_shapes(const std::string& name, std::int
 
 inline std::string describe(const std::string& name, const PipelineShape& shape) {
   std::string text = name + " D=" + std::to_string(shape.stages) + " N=" + std::to_string(shape.micro_batches);
-  for (const ShapeAxis& axis : shape_axes()) {
+  for (const ShapeAxis& axis : shape_axes())
     text += " " + std::string(axis.symbol.empty() ? axis.name : axis.symbol) + "=" + std::to_string(axis.get(shape));
-  }
   return text;
+}
+
+/// Calls visit(schedule) for the small_shapes() of every generator.
+template <class Visit>
+void for_every_schedule(std::int64_t most_stages, const Visit& visit) {
+  for (const Generator& generator : generators()) {
+    for (const PipelineShape& shape : small_shapes(generator.name, most_stages)) {
+      SCOPED_TRACE(describe(generator.name, shape));
+      visit(generator.generate(shape));
+    }
+  }
+}
+
+/// The rule of Chimera's artifact for worker w, independent of slots, in which `together` units are joined (forward
+/// doubling: 2), with the paper's plain unit last if they do not divide K. With h = D/2, the worker starts with a ops
+/// of its own direction, then alternates b = h - a ops; the own direction is down on the first half of the workers.
+inline std::string chimera_rule(std::int64_t depth, std::int64_t units, std::int64_t worker, std::int64_t together) {
+  const std::int64_t h = depth / 2;
+  const bool own_down = worker < h;
+  const std::int64_t a = own_down ? h - worker : worker - h + 1;
+  const std::int64_t b = h - a;
+  std::map<std::pair<char, bool>, std::int64_t> next;  // (letter, down) -> micro-batches done
+  std::string row;
+  const auto add = [&](char kind, bool own, std::int64_t times = 1) {
+    const bool down = own == own_down;
+    for (; times > 0; --times) {
+      const std::int64_t k = next[{kind, down}]++;
+      const std::int64_t id = (k / h) * depth + (down ? 0 : h) + k % h;
+      row += (row.empty() ? "" : " ") + (kind + std::to_string(id));
+    }
+  };
+  for (std::int64_t unit = 0; unit < units; unit += together) {
+    const bool doubled = together == 2 && unit + 1 < units;
+    const std::int64_t pair = doubled ? 2 : 1;
+    for (std::int64_t i = 0; i < a; ++i) add('B', true, unit > 0 ? 1 : 0), add('F', true, pair);
+    for (std::int64_t i = 0; i < b; ++i) add('F', false, pair), add('F', true, pair);
+    for (std::int64_t i = 0; i < a; ++i) add('F', false, pair), add('B', false);
+    for (std::int64_t i = 0; i < b + (doubled ? h : 0); ++i) add('B', true), add('B', false);
+  }
+  add('B', true, a);
+  return row;
 }
 
 inline std::string golden(const std::string& file) {

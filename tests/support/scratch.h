@@ -12,8 +12,7 @@ namespace chimera::testing {
 class Scratch {
  public:
   Scratch();
-  Scratch(const Scratch&) = delete;
-  Scratch& operator=(const Scratch&) = delete;
+  Scratch& operator=(Scratch&&) = delete;
   ~Scratch();
 
   /// The path of a file in it, which need not exist.

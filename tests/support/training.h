@@ -3,6 +3,7 @@
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
+#include <gtest/gtest.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -54,6 +55,13 @@ inline TrainOptions small_options(const std::string& model, const std::string& s
   options.updates.clip = 0;
   options.device.threads = 1;
   return options;
+}
+
+/// Bytes of an optimizer's running means and momenta on this rank.
+inline std::int64_t state_bytes(const Optimizer& optimizer) {
+  std::int64_t bytes = 0;
+  for (const OptimizerTensor& tensor : optimizer.state()) bytes += static_cast<std::int64_t>(tensor.value.nbytes());
+  return bytes;
 }
 
 /// Results of a run, over all workers.
@@ -135,6 +143,34 @@ inline Trained train_unpipelined(TrainOptions options, std::int64_t steps) {
 inline double relative_error(const at::Tensor& a, const at::Tensor& b, double norm_of_all) {
   const double difference = at::linalg_vector_norm(a - b).item<double>();
   return difference / std::max(at::linalg_vector_norm(b).item<double>(), 1e-6 * norm_of_all);
+}
+
+/// Expects the loss, the norm and the gradients of `expected` after one step, up to rounding, on every holder; on
+/// `copies` of them if that is not 0.
+inline void expect_gradients(const Trained& trained, const Trained& expected, std::size_t copies = 0) {
+  EXPECT_NEAR(trained.losses[0], expected.losses[0], 1e-12 * expected.losses[0]);
+  EXPECT_NEAR(trained.gradient_norms[0], expected.gradient_norms[0], 1e-12 * expected.gradient_norms[0]);
+  ASSERT_EQ(trained.gradients.size(), expected.gradients.size());
+  for (const auto& [name, gradient] : expected.gradients) {
+    if (copies > 0) EXPECT_EQ(trained.gradients.at(name).size(), copies) << name;
+    for (const at::Tensor& copy : trained.gradients.at(name))
+      EXPECT_LE(relative_error(copy, gradient[0], expected.gradient_norms[0]), 1e-12) << name;
+  }
+}
+
+/// Expects the losses of `expected`, up to rounding, in all steps and in validation.
+inline void expect_losses(const Trained& trained, const Trained& expected) {
+  ASSERT_EQ(trained.losses.size(), expected.losses.size());
+  for (std::size_t step = 0; step < expected.losses.size(); ++step)
+    EXPECT_NEAR(trained.losses[step], expected.losses[step], 1e-11 * expected.losses[step]) << "step " << step + 1;
+  EXPECT_NEAR(trained.validation_losses.at(0), expected.validation_losses.at(0), 1e-11 * expected.validation_losses[0]);
+}
+
+/// Expects that all holders of a parameter have the same bits.
+inline void expect_equal_copies(const Trained& trained, const std::string& what = "") {
+  for (const auto& [name, copies] : trained.parameters) {
+    for (const at::Tensor& copy : copies) EXPECT_TRUE(at::equal(copy, copies[0])) << what << ": copies of " << name;
+  }
 }
 
 }  // namespace chimera::testing

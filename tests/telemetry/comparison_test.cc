@@ -16,10 +16,9 @@ using ::testing::Not;
 
 RunHistory run_of(const std::string& name, double speed, const Configuration& configuration = {}) {
   RunHistory run{.name = name, .metrics = name, .steps = {}, .configuration = configuration};
-  for (int step = 1; step <= 4; ++step) {
+  for (int step = 1; step <= 4; ++step)
     run.steps.push_back(
         {.step = step, .loss = 5.0 / step, .step_seconds = 1 / speed, .tokens_per_second = 100 * speed});
-  }
   run.steps.back().validation_loss = 1.5;
   return run;
 }
@@ -63,6 +62,12 @@ TEST(ComparisonTest, ChartsMarkLostRanks) {
   EXPECT_THAT(chart, HasSubstr("b, ranks lost or back"));
   EXPECT_THAT(chart, Not(HasSubstr("a, ranks")));
   EXPECT_THAT(comparison_svg(runs), HasSubstr("b, ranks lost or back"));
+  runs[0].steps[1].order = "rank 1 takes 2.1 times as long";
+  EXPECT_THAT(comparison_svg(runs), HasSubstr("a, order changed"));
+  EXPECT_THAT(to_svg(speed_chart(runs)), HasSubstr("a, order changed"));
+  EXPECT_THAT(comparison_svg(runs), Not(HasSubstr("b, order changed")));
+  EXPECT_THAT(comparison_page(runs), HasSubstr("<p>a, step 2: rank 1 takes 2.1 times as long</p>"));
+  EXPECT_THAT(comparison_page({runs[1], runs[1]}), Not(HasSubstr("Changes of the order")));
 }
 
 TEST(ComparisonTest, ARunWithoutStepsIsNamed) {

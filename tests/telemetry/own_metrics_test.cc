@@ -24,9 +24,8 @@ using ::testing::ThrowsMessage;
 
 std::string lines(std::int64_t first, std::int64_t last) {
   std::string text;
-  for (std::int64_t step = first; step <= last; ++step) {
+  for (std::int64_t step = first; step <= last; ++step)
     text += to_json_line({.step = step, .loss = 1.0 / static_cast<double>(step)});
-  }
   return text;
 }
 

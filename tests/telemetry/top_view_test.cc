@@ -49,6 +49,18 @@ TEST(TopViewTest, ShowsTheMemoryOfAGpu) {
   EXPECT_EQ(read_json(to_json(view))["used_memory_bytes"], 5 << 20);
 }
 
+TEST(TopViewTest, ShowsTheLastChangeOfTheOrder) {
+  TopView view = view_of(3, "");
+  EXPECT_THAT(to_text(view, 80), Not(HasSubstr("order")));
+  view.run.steps = parse_metrics("m", R"({"step": 1, "order": "a"}
+{"step": 2, "order": 7}
+{"step": 3, "order": "rank 1 takes 2.1 times as long"}
+)");
+  EXPECT_THAT(to_text(view, 80), HasSubstr("\norder     step 3: rank 1 takes 2.1 times as long\n"));
+  EXPECT_EQ(read_json(to_json(view))["order_changes"],
+            nlohmann::json({"step 1: a", "step 3: rank 1 takes 2.1 times as long"}));
+}
+
 TEST(TopViewTest, SaysThatAUtilizationAboveAllOfThePeakIsImpossible) {
   TopView view = view_of(3, "");
   view.run.steps.back().utilization = 0.41;

@@ -22,9 +22,8 @@ BpeParts random_parts() {
     const std::string left = *rc::gen::elementOf(tokens);
     const std::string right = *rc::gen::elementOf(tokens);
     parts.merges.emplace_back(left, right);
-    if (parts.vocabulary.emplace(left + right, static_cast<TokenId>(parts.vocabulary.size())).second) {
+    if (parts.vocabulary.emplace(left + right, static_cast<TokenId>(parts.vocabulary.size())).second)
       tokens.push_back(left + right);
-    }
   }
   parts.byte_level = *rc::gen::arbitrary<bool>();
   return parts;

@@ -101,10 +101,9 @@ INSTANTIATE_TEST_SUITE_P(Kinds, TokenizerFixtureTest,
 /// Merges as texts, as in the oracle's output.
 std::vector<std::pair<std::string, std::string>> merges_of(const TrainedBpe& trained) {
   std::vector<std::pair<std::string, std::string>> merges;
-  for (const auto& [left, right] : trained.merges) {
+  for (const auto& [left, right] : trained.merges)
     merges.emplace_back(trained.tokens[static_cast<std::size_t>(left)],
                         trained.tokens[static_cast<std::size_t>(right)]);
-  }
   return merges;
 }
 

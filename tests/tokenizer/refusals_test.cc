@@ -10,6 +10,7 @@
 
 #include "core/error.h"
 #include "core/json.h"
+#include "support/message_of.h"
 #include "tokenizer/tokenizer_folder.h"
 #include "tokenizer/tokenizer_json.h"
 
@@ -23,12 +24,7 @@ using ::testing::Not;
 
 template <class Read>
 std::string refusal_of(Read read) {
-  try {
-    read();
-  } catch (const ConfigError& error) {
-    return error.what();
-  }
-  return "not refused";
+  return testing::message_of([&] { read(); }, "not refused");
 }
 
 /// A byte-level BPE of a few tokens, with `changes` (a JSON merge patch).
@@ -40,6 +36,15 @@ std::string file_with(const std::string& changes) {
     "model": {"type": "BPE", "vocab": {"a": 0, "b": 1, "ab": 2}, "merges": [["a", "b"]]}})");
   file.merge_patch(read_json(changes));
   return json_text(file);
+}
+
+/// Changes of the file, and words of its refusal.
+void expect_refusals(const std::vector<std::pair<const char*, const char*>>& refusals) {
+  for (const auto& [changes, message] : refusals) {
+    const std::string refusal =
+        refusal_of([&, &changed = changes] { (void)tokenizer_from_json(file_with(changed), "t.json"); });
+    EXPECT_THAT(refusal, AllOf(HasSubstr("t.json: "), HasSubstr(message), Not(HasSubstr("\n")))) << changes;
+  }
 }
 
 TEST(TokenizerRefusalTest, UnchangedFileIsValid) {
@@ -55,7 +60,7 @@ TEST(TokenizerRefusalTest, TruncationAndPaddingOfTheWriterAreIgnored) {
 }
 
 TEST(TokenizerRefusalTest, UnsupportedFeaturesAreRejectedByName) {
-  const std::pair<const char*, const char*> refusals[] = {
+  expect_refusals({
       {R"({"model": {"type": "Unigram"}})", "the model 'Unigram' is not supported; supported: BPE, WordPiece"},
       {R"({"model": {"dropout": 0.1}})", "model: dropout is not supported"},
       {R"({"model": {"end_of_word_suffix": "</w>"}})", "a end_of_word_suffix is not supported for BPE"},
@@ -75,16 +80,11 @@ TEST(TokenizerRefusalTest, UnsupportedFeaturesAreRejectedByName) {
       {R"({"post_processor": {"type": "RobertaProcessing"}})",
        "the post-processor 'RobertaProcessing' is not supported"},
       {R"({"decoder": {"type": "CTC"}})", "the decoder 'CTC' is not supported"},
-  };
-  for (const auto& [changes, message] : refusals) {
-    const std::string refusal =
-        refusal_of([&, &changed = changes] { (void)tokenizer_from_json(file_with(changed), "t.json"); });
-    EXPECT_THAT(refusal, AllOf(HasSubstr("t.json: "), HasSubstr(message), Not(HasSubstr("\n")))) << changes;
-  }
+  });
 }
 
 TEST(TokenizerRefusalTest, MalformedFilesAreRejectedWithThePlace) {
-  const std::pair<const char*, const char*> refusals[] = {
+  expect_refusals({
       {R"({"model": null})", "field 'model' is missing"},
       {R"({"model": {"vocab": {"a": 1}}})", "model.vocab: the id 1 belongs to 'a' and to 'b'"},
       {R"({"model": {"vocab": {"a": -1}}})", "the id of 'a' is not a whole number from 0 to 4194303"},
@@ -103,12 +103,7 @@ TEST(TokenizerRefusalTest, MalformedFilesAreRejectedWithThePlace) {
       {R"({"post_processor": {"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "q", "type_id": 0}}],
           "pair": [], "special_tokens": {}}})",
        "'q' is not among special_tokens"},
-  };
-  for (const auto& [changes, message] : refusals) {
-    const std::string refusal =
-        refusal_of([&, &changed = changes] { (void)tokenizer_from_json(file_with(changed), "t.json"); });
-    EXPECT_THAT(refusal, AllOf(HasSubstr("t.json: "), HasSubstr(message), Not(HasSubstr("\n")))) << changes;
-  }
+  });
 }
 
 TEST(TokenizerRefusalTest, RepeatedFieldOrToken) {

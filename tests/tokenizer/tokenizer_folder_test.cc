@@ -6,8 +6,10 @@
 #include <filesystem>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "core/error.h"
+#include "support/message_of.h"
 #include "support/scratch.h"
 #include "tokenizer/tokenizer_folder.h"
 
@@ -35,12 +37,14 @@ class TokenizerFolderTest : public ::testing::Test {
   std::unique_ptr<Tokenizer> open() { return open_tokenizer(scratch_.path("")); }
   TokenIds ids(const std::string& text) { return encode(*open(), text); }
   std::string refusal() {
-    try {
-      (void)open();
-    } catch (const ConfigError& error) {
-      return error.what();
+    return message_of([&] { (void)open(); }, "not refused");
+  }
+  /// Configurations, and words of their refusals.
+  void expect_refusals(const std::vector<std::pair<const char*, const char*>>& refusals) {
+    for (const auto& [config, message] : refusals) {
+      configure(config);
+      EXPECT_THAT(refusal(), AllOf(HasSubstr(message), Not(HasSubstr("\n")))) << config;
     }
-    return "not refused";
   }
 
   Scratch scratch_;
@@ -101,7 +105,8 @@ TEST_F(TokenizerFolderTest, ClassesOfTheSamePipelineAreRead) {
 }
 
 TEST_F(TokenizerFolderTest, SettingsThatWouldChangeIdsAreRejectedByName) {
-  const std::pair<const char*, const char*> refusals[] = {
+  write_gpt2();
+  expect_refusals({
       {R"({"add_prefix_space": true})", "vocab.json: add_prefix_space of tokenizer_config.json is not supported"},
       {R"({"add_bos_token": true})", "add_bos_token of"},
       {R"({"do_basic_tokenize": false})", "do_basic_tokenize of"},
@@ -117,12 +122,7 @@ TEST_F(TokenizerFolderTest, SettingsThatWouldChangeIdsAreRejectedByName) {
       {R"({"added_tokens_decoder": ["ab"]})", "added_tokens_decoder: expected an object, found array"},
       {R"({"eos_token": 5})", "tokenizer_config.json: eos_token: "},
       {"[]", "tokenizer_config.json: top level: expected an object, found array"},
-  };
-  write_gpt2();
-  for (const auto& [config, message] : refusals) {
-    configure(config);
-    EXPECT_THAT(refusal(), AllOf(HasSubstr(message), Not(HasSubstr("\n")))) << config;
-  }
+  });
   configure(R"({"add_prefix_space": false, "add_bos_token": null, "additional_special_tokens": [], "errors": "replace",
       "added_tokens_decoder": {"3": {"content": "<|endoftext|>", "lstrip": false, "normalized": true}}})");
   EXPECT_EQ(refusal(), "not refused") << "that of GPT-2 itself";
@@ -148,7 +148,8 @@ TEST_F(TokenizerFolderTest, NamedTokensAreFoundInTextsBesideATokenizerJson) {
 }
 
 TEST_F(TokenizerFolderTest, SettingsThatContradictATokenizerJsonAreRejectedByName) {
-  const std::pair<const char*, const char*> refusals[] = {
+  scratch_.write("tokenizer.json", kByteLevelJson);
+  expect_refusals({
       {R"({"add_prefix_space": true})", "tokenizer_config.json: add_prefix_space is true"},
       {R"({"fix_mistral_regex": true})", "tokenizer_config.json: fix_mistral_regex is true"},
       {R"({"split_special_tokens": true})", "split_special_tokens is true"},
@@ -156,12 +157,7 @@ TEST_F(TokenizerFolderTest, SettingsThatContradictATokenizerJsonAreRejectedByNam
       {R"({"extra_special_tokens": {"user": "<|user|>"}})", "'<|user|>' is not a token of"},
       {R"({"added_tokens_decoder": {"6": {"content": "<|user|>"}}})", "'<|user|>' is not a token of"},
       {R"({"add_prefix_space": "yes"})", "tokenizer_config.json: add_prefix_space: "},
-  };
-  scratch_.write("tokenizer.json", kByteLevelJson);
-  for (const auto& [config, message] : refusals) {
-    configure(config);
-    EXPECT_THAT(refusal(), AllOf(HasSubstr(message), Not(HasSubstr("\n")))) << config;
-  }
+  });
   configure(R"({"add_prefix_space": false, "fix_mistral_regex": false, "split_special_tokens": false,
       "added_tokens_decoder": {"5": {"content": "<s>"}}, "do_lower_case": true})");
   EXPECT_EQ(refusal(), "not refused");

@@ -50,6 +50,24 @@ TEST(TraceDiagnosisTest, PredictsOtherSchedulesOfTheSameModel) {
   }
 }
 
+TEST(TraceDiagnosisTest, StepsOfRanksThatEndEarlyOverlap) {
+  const Schedule schedule = find_generator("zb-h1").generate({.stages = 2, .micro_batches = 4});
+  CostModel costs;
+  costs.stages = {{0.01, 0.012, 0.002, 0.01}, {0.01, 0.022, 0.011, 0.011}};
+  const Timeline timeline = simulate(schedule, costs);
+  double longest = 0;
+  for (const WorkerTimeline& worker : timeline.workers)
+    longest = std::max(longest, worker.ops.back().end - worker.ops.front().start);
+  ASSERT_LT(longest + 0.004, timeline.makespan);
+  for (const double between : {longest - timeline.makespan, 0.004}) {
+    const auto texts = testing::torch_traces(schedule, costs, {.steps = 4, .between = between});
+    const TraceDiagnosis diagnosis = diagnose_trace(join_ranks(testing::read_texts(texts)), 0);
+    EXPECT_EQ(diagnosis.trace.steps_overlap, between < 0);
+    EXPECT_NEAR(diagnosis.trace.step_seconds(), timeline.makespan + between, 1e-5);
+    EXPECT_NEAR(diagnosis.simulated.period, timeline.makespan + between, 0.003 * timeline.makespan);
+  }
+}
+
 TEST(TraceDiagnosisTest, SearchesAnOrderWithinTheMemoryOfTheTrace) {
   const Schedule schedule = find_generator("gpipe").generate({.stages = 2, .micro_batches = 4});
   const TraceDiagnosis diagnosis = diagnosis_of(schedule, testing::uneven_costs(2), 0.05);

@@ -4,7 +4,6 @@
 #include <zlib.h>
 
 #include <filesystem>
-#include <fstream>
 
 #include "core/error.h"
 #include "generate/registry.h"

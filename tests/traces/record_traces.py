@@ -123,7 +123,10 @@ def run_rank(options, rank):
         module = nn.Sequential(*layers)
         parameters += module.parameters()
         if options.data_parallel > 1:
-            module = nn.parallel.DistributedDataParallel(module, process_group=mesh["dp"].get_group())
+            # By default, torch 2.15 arranges the buckets of one stage with the parameters of all, and fails (reducer.cpp).
+            module = nn.parallel.DistributedDataParallel(
+                module, process_group=mesh["dp"].get_group(), find_unused_parameters=True
+            )
         stages.append(
             pipelining.PipelineStage(module, stage, num_stages, torch.device("cpu"), group=mesh["pp"].get_group())
         )

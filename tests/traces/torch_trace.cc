@@ -3,8 +3,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <algorithm>
-
 #include "schedule/dependencies.h"
 #include "simulate/simulate.h"
 
@@ -20,10 +18,12 @@ class TorchTraceWriter {
     events_.clear();
     written_ = 0;
     offset_ = w < form_.clocks.size() ? form_.clocks[w] : 0;
+    free_ = 0;
     for (int k = 0; k < form_.steps; ++k) {
       const double start = k * (timeline_.makespan + form_.between);
       write_step(w, start);
-      annotate("Optimizer.step#SGD.step", start + timeline_.makespan, start + timeline_.makespan + form_.between / 2);
+      const double end = form_.between < 0 ? free_ : start + timeline_.makespan;
+      annotate("Optimizer.step#SGD.step", end, end + std::max(0.0, form_.between / 2));
     }
     const auto workers = std::ssize(schedule_.workers);
     std::vector<std::int64_t> members;
@@ -57,7 +57,7 @@ class TorchTraceWriter {
 
   void write_step(std::size_t w, double start) {
     const auto& ops = schedule_.workers[w];
-    double free = start;
+    double free = std::max(start, free_);
     for (std::size_t i = 0; i < ops.size(); ++i) {
       ++written_;
       const TimedOp time{start + timeline_.workers[w].ops[i].start, start + timeline_.workers[w].ops[i].end};
@@ -76,7 +76,7 @@ class TorchTraceWriter {
       }
       if (waits(w, ops[i]) && form_.marks_waits) annotate("gloo:recv", begin - 1e-3, time.start);
       write_operators(ops[i], time);
-      free = time.end;
+      free = free_ = time.end;
     }
   }
 
@@ -111,6 +111,7 @@ class TorchTraceWriter {
   std::vector<std::string> events_;
   std::size_t written_ = 0;
   double offset_ = 0;
+  double free_ = 0;  // End of the worker's last op
 };
 
 }  // namespace

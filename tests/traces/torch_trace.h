@@ -15,7 +15,7 @@ namespace chimera::testing {
 
 struct TorchTraceForm {
   int steps = 3;
-  double between = 0.005;           // Seconds between steps, in an optimizer step
+  double between = 0.005;           // Seconds between steps, in an optimizer step; negative: steps overlap
   std::vector<double> clocks = {};  // [worker]: seconds by which its clock is late
   bool marks_waits = true;          // Whether the ends of waits are recorded
   bool on_device = false;           // Kernels, launched at once; ops of the host take no time

@@ -13,6 +13,7 @@
 #include "schedule/schedule_csv.h"
 #include "simulate/explain.h"
 #include "simulate/simulate.h"
+#include "support/message_of.h"
 #include "support/paths.h"
 #include "traces/torch_trace.h"
 
@@ -25,7 +26,6 @@ using ::testing::IsEmpty;
 using testing::read_texts;
 using ::testing::SizeIs;
 using testing::torch_traces;
-using testing::TorchTraceForm;
 using testing::uneven_costs;
 
 Schedule torch_schedule(const std::string& name) {
@@ -39,12 +39,7 @@ Schedule generated(const std::string& name, std::int64_t workers, std::int64_t m
 }
 
 std::string refusal(std::vector<RankTrace> ranks, const TraceSteps& steps = {}) {
-  try {
-    (void)join_ranks(std::move(ranks), steps);
-  } catch (const ConfigError& error) {
-    return error.what();
-  }
-  return "accepted";
+  return testing::message_of([&] { (void)join_ranks(std::move(ranks), steps); }, "accepted");
 }
 
 class TorchScheduleTest : public ::testing::TestWithParam<const char*> {};
@@ -142,6 +137,19 @@ TEST(TraceTest, CostsAreMeansOfUsualSteps) {
   EXPECT_NEAR(read.stages[0].forward, 1.25 * costs.stages[0].forward, 2e-4);
   EXPECT_NEAR(read.stages[1].backward, 1.25 * costs.stages[1].backward, 4e-4);
   for (const double seconds : read.optimizer) EXPECT_NEAR(seconds, 0.005, 1e-4);
+}
+
+TEST(TraceTest, WeightGradientsOfTorchAreABackwardForEachWeight) {
+  auto ranks = read_texts(torch_traces(generated("1f1b", 2, 4), uneven_costs(2)));
+  const StageCosts before = trace_costs(join_ranks(ranks)).stages[1];
+  for (TraceRange& range : ranks[1].ranges) {
+    EXPECT_EQ(range.weight_groups, range.kind == RangeKind::Op && range.op.kind == OpKind::Backward ? 1 : 0);
+    range.weight_groups *= 8;
+    if (range.op.kind == OpKind::Backward) range.first_operator += 0.0001;  // No backward of the last stage waits
+  }
+  const StageCosts after = trace_costs(join_ranks(ranks)).stages[1];
+  EXPECT_NEAR(after.weight_gradient, before.weight_gradient + 0.0008, 1e-5);
+  EXPECT_EQ(after.input_gradient, before.input_gradient);
 }
 
 TEST(TraceTest, StartsOfMessagesArePartOfTheirOps) {

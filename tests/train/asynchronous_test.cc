@@ -116,9 +116,8 @@ class Replay {
     const std::int64_t every = job_.options.data.validate_every;
     if (m == 0 && (step == 0 || (every > 0 && step % every == 0))) run_starts(step);
     const std::int64_t in_run = (step - first_step_) * n + m;
-    for (std::size_t s = 0; s < stages_.size(); ++s) {
+    for (std::size_t s = 0; s < stages_.size(); ++s)
       stages_[s]->put(first_versions_[s] + version_of(job_, static_cast<std::int64_t>(s), in_run));
-    }
     for (std::int64_t group = 0; group < job_.run.ranks.data_parallel; ++group) {
       const MicroBatch batch = micro_batch(step, job_.run.position(GroupId(group), MicroBatchId(m)));
       at::Tensor hidden;
@@ -199,9 +198,8 @@ TEST_P(AsynchronousTest, MakesTheUpdatesOfAReplayWithExplicitOldWeights) {
     EXPECT_EQ(parts.size(), static_cast<std::size_t>(options.parallel.data_parallel * options.parallel.tensor_parallel))
         << name;
     const at::Tensor& expected = replayed.parameters.at(name)[0];
-    for (const at::Tensor& copy : testing::wholes_of(name, parts, prepare_job(options).ranks(), expected)) {
+    for (const at::Tensor& copy : testing::wholes_of(name, parts, prepare_job(options).ranks(), expected))
       EXPECT_TRUE(at::allclose(copy, expected, 1e-12, 1e-12)) << name;
-    }
   }
 }
 
@@ -232,6 +230,11 @@ INSTANTIATE_TEST_SUITE_P(
                          [](TrainOptions& o) {
                            o.model.dropout = 0.1;
                            o.memory.recompute = {StageRule::Attention};
+                         }},
+        AsynchronousCase{"PipeDreamBlocksRecomputed", "pipedream", 2, 4,
+                         [](TrainOptions& o) {
+                           o.model.dropout = 0.1;
+                           o.memory.recompute = parse_stages(kRecomputeFlag, "cheap:1+full:1");
                          }},
         AsynchronousCase{"PipeDreamGroups", "pipedream", 2, 4, [](TrainOptions& o) { o.parallel.data_parallel = 2; }},
         AsynchronousCase{"PipeDreamValidates", "pipedream", 4, 4, [](TrainOptions& o) { o.data.validate_every = 2; }},

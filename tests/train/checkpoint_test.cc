@@ -11,6 +11,7 @@
 #include "checkpoint/shard.h"
 #include "core/error.h"
 #include "support/scratch.h"
+#include "support/synced.h"
 #include "support/training.h"
 #include "train/loop/loader.h"
 #include "train/recover/checkpointer.h"
@@ -250,6 +251,25 @@ TEST(CheckpointTest, AutoTakesTheNewestValidCheckpointAndReplacesTheOthers) {
   EXPECT_EQ(open_checkpoint(newest, 1).manifest.step, kCheckpointSteps);
 }
 
+TEST(CheckpointTest, TheNameOfItsFolderIsOnTheDisk) {
+  const Scratch scratch;
+  const std::string root = std::filesystem::canonical(scratch.path("."));
+  static_cast<void>(testing::take_synced_paths());
+  EXPECT_TRUE(run(saving(small_run("none", {1, 8}), root + "/new/run")).is_saved);
+  EXPECT_THAT(testing::take_synced_paths(), ::testing::IsSupersetOf({root, root + "/new"}));
+}
+
+TEST(CheckpointTest, FilesThatAppearInTheExportedFolderAreOnlyRefusedAtTheStart) {
+  const Scratch scratch;
+  TrainOptions options = small_run("none", {1, 8});
+  options.exported.folder = scratch.path("out");
+  std::filesystem::create_directory(options.exported.folder);
+  std::ofstream(scratch.path("out/file")) << "a user's";
+  EXPECT_THAT([&] { (void)prepare_job(options); }, ThrowsMessage<ConfigError>(HasSubstr("out: exists already")));
+  options.output.reports = false;  // A rank, perhaps one that replaces a lost one
+  EXPECT_NO_THROW((void)prepare_job(options));
+}
+
 TEST(CheckpointTest, FailedSaveDoesNotEndTheRun) {
   const Scratch scratch;
   const std::string folder = scratch.path("run");
@@ -320,7 +340,7 @@ TEST(CheckpointTest, AnotherMiniBatchContinuesAfterTheLastSample) {
   TrainOptions other = resuming(saving(small_run("none", {1, 3}), scratch.path("run")), "auto");
   other.resume.other_data = true;
   const Job job = prepare_job(other);
-  EXPECT_EQ(job.sample_shift, 2 * 16 - 2 * 6);
+  EXPECT_EQ(job.options.resume.sample_shift, 2 * 16 - 2 * 6);
   Loader loader(job, {GroupId(0), WorkerId(0)}, at::kCPU);
   const MicroBatch next = loader.training(2, StageId(0), MicroBatchId(0));
   const BatchPosition after{.step = 0, .first = 32, .size = 2, .mini_batch = 34};
@@ -384,9 +404,8 @@ TEST(SaveIntervalTest, IsStepsOrATime) {
   EXPECT_EQ(parse_save_interval("--x", "30s"), (SaveInterval{.steps = 0, .seconds = 30}));
   EXPECT_EQ(parse_save_interval("--x", "10min"), (SaveInterval{.steps = 0, .seconds = 600}));
   EXPECT_EQ(parse_save_interval("--x", "2h"), (SaveInterval{.steps = 0, .seconds = 7200}));
-  for (const char* wrong : {"", "0", "-1", "min", "10 min", "1.5h", "10days", "99999999999999999999"}) {
+  for (const char* wrong : {"", "0", "-1", "min", "10 min", "1.5h", "10days", "99999999999999999999"})
     EXPECT_THROW((void)parse_save_interval("--x", wrong), ConfigError) << wrong;
-  }
 }
 
 }  // namespace

@@ -43,13 +43,11 @@ TEST_F(DataTest, InsideDocumentsLossAndGradientsAreThoseOfTheUnpipelinedModel) {
   const auto reference = testing::train_unpipelined(options("none", {4, 4}, Documents::Split), 2);
   for (const char* schedule : {"chimera", "1f1b", "zb-h1"}) {
     const auto pipelined = testing::train(options(schedule, {4, 4, 2}, Documents::Split), 2);
-    for (std::size_t step = 0; step < 2; ++step) {
+    for (std::size_t step = 0; step < 2; ++step)
       EXPECT_NEAR(pipelined.losses[step], reference.losses[step], 1e-12 * reference.losses[step]) << schedule;
-    }
     for (const auto& [name, expected] : reference.gradients) {
-      for (const at::Tensor& gradient : pipelined.gradients.at(name)) {
+      for (const at::Tensor& gradient : pipelined.gradients.at(name))
         EXPECT_LT((gradient - expected.front()).norm().item<double>(), 1e-10) << schedule << " " << name;
-      }
     }
   }
 }
@@ -113,9 +111,8 @@ TEST_F(DataTest, SchedulesTrainOnTheSameMixture) {
   };
   const auto reference = testing::train_unpipelined(mixture("none"), 3);
   const auto pipelined = testing::train(mixture("chimera"), 3);
-  for (std::size_t step = 0; step < 3; ++step) {
+  for (std::size_t step = 0; step < 3; ++step)
     EXPECT_NEAR(pipelined.losses[step], reference.losses[step], 1e-12 * reference.losses[step]);
-  }
 }
 
 /// With mmap, SIGBUS would kill the process.

@@ -3,7 +3,6 @@
 #include "measuring/device_difference.h"
 
 #include <ATen/ATen.h>
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <limits>

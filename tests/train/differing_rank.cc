@@ -1,8 +1,6 @@
 // differing_rank OPTION: starts a job of three ranks; rank 1 gets another value of one option, as a foreign launcher
 // might do.
 
-#include <iostream>
-
 #include "core/console.h"
 #include "core/error.h"
 #include "launch/local/launcher.h"

@@ -88,17 +88,7 @@ TEST_P(EquivalenceTest, LossAndGradientsAreThoseOfTheUnpipelinedModel) {
   const Schedule schedule = find_generator(GetParam().schedule).generate(GetParam().shape);
   const auto pipelined = testing::train(options, 1);
   const testing::Trained& reference = reference_step(reference_of(options, schedule));
-  EXPECT_NEAR(pipelined.losses[0], reference.losses[0], 1e-12 * reference.losses[0]);
-  EXPECT_NEAR(pipelined.gradient_norms[0], reference.gradient_norms[0], 1e-12 * reference.gradient_norms[0]);
-  ASSERT_EQ(pipelined.gradients.size(), reference.gradients.size());
-  const std::size_t replicas = schedule.placement.num_replicas();
-  for (const auto& [name, expected] : reference.gradients) {
-    const auto& copies = pipelined.gradients.at(name);
-    EXPECT_EQ(copies.size(), replicas) << name;
-    for (const at::Tensor& gradient : copies) {
-      EXPECT_LE(testing::relative_error(gradient, expected[0], reference.gradient_norms[0]), 1e-12) << name;
-    }
-  }
+  testing::expect_gradients(pipelined, reference, schedule.placement.num_replicas());
 }
 
 INSTANTIATE_TEST_SUITE_P(Schedules, EquivalenceTest, ::testing::ValuesIn(cases()),
@@ -114,15 +104,9 @@ TEST_P(TwentyStepsTest, LossesAreThoseOfTheUnpipelinedModel) {
   options.data.validate_every = 20;
   const auto pipelined = testing::train(options, 20);
   const auto reference = testing::train_unpipelined(options, 20);
-  for (std::size_t step = 0; step < 20; ++step) {
-    EXPECT_NEAR(pipelined.losses[step], reference.losses[step], 1e-11 * reference.losses[step]) << "step " << step + 1;
-  }
+  testing::expect_losses(pipelined, reference);
   EXPECT_LT(reference.losses.back(), 0.9 * reference.losses.front()) << "it does not learn";
-  EXPECT_NEAR(pipelined.validation_losses[0], reference.validation_losses[0], 1e-11 * reference.validation_losses[0]);
-  for (const auto& [name, copies] : pipelined.parameters) {
-    for (const at::Tensor& copy : copies)
-      EXPECT_TRUE(at::equal(copy, copies[0])) << "replicas of " << name << " drifted apart";
-  }
+  testing::expect_equal_copies(pipelined);
 }
 
 INSTANTIATE_TEST_SUITE_P(
@@ -143,9 +127,8 @@ TEST(SyncTest, WhenGradientsAreSummedDoesNotChangeThem) {
   for (const AllReducePlacement sync : {AllReducePlacement::Eager, AllReducePlacement::EagerOpt}) {
     const auto early = train_with(sync);
     EXPECT_EQ(early.losses, post.losses) << to_text(sync);
-    for (const auto& [name, copies] : post.parameters) {
+    for (const auto& [name, copies] : post.parameters)
       EXPECT_TRUE(at::equal(early.parameters.at(name)[0], copies[0])) << to_text(sync) << ": " << name;
-    }
   }
 }
 

@@ -15,23 +15,26 @@
 #include <array>
 #include <cstdlib>
 #include <map>
+#include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "core/clock.h"
 #include "core/error.h"
 #include "engine/optimizer.h"
 #include "launch/local/place.h"
 #include "launch/local/rank.h"
 #include "model/linear.h"
 #include "runtime/gradient_norms.h"
-#include "support/fake_accelerator.h"
-#include "support/fake_device.h"
+#include "support/fake_gpus.h"
 #include "support/fake_network.h"
+#include "support/message_of.h"
 #include "support/scratch.h"
 #include "support/training.h"
 #include "train/loop/loader.h"
 #include "train/loop/run.h"
+#include "train/observe/observation.h"
 #include "train/setup/device.h"
 #include "train/setup/dry_run.h"
 #include "transport/stream.h"
@@ -47,18 +50,7 @@ using ::testing::SizeIs;
 
 const at::Device kDevice(testing::kFakeDevice, 0);
 
-/// The GPUs are fake devices.
-class FakeDeviceTest : public ::testing::Test {
- protected:
-  FakeDeviceTest() {
-    gpus_.device_type = testing::kFakeDevice;
-    FakeDevice::install();
-    FakeDevice::get().clear();
-  }
-
-  testing::FakeAccelerator gpus_;
-  testing::ScopedAcceleratorOverride instead_{gpus_};
-};
+using FakeDeviceTest = testing::FakeGpuTest;
 
 TrainOptions on_device(TrainOptions options) {
   options.device.kind = DeviceKind::Cuda;
@@ -106,7 +98,7 @@ TEST_F(FakeDeviceTest, EveryKindOfScheduleDropsTheSameElements) {
       SCOPED_TRACE(model + " " + schedule);
       expect_same(trained(schedule, StageRule::None), expected);
     }
-    for (const StageRule rule : {StageRule::Full, StageRule::Attention}) {
+    for (const StageRule rule : {StageRule::Full, StageRule::Attention, StageRule::Cheap}) {
       expect_same(trained("none", rule), expected);
       expect_same(trained("zb-h1", rule), expected);
     }
@@ -158,6 +150,7 @@ std::vector<std::string> waits_of_two_steps(const TrainOptions& options) {
       at::set_num_threads(1);
       const PooledStreamGuard stream(device_of(options, rank));
       Trainer trainer(job, rank, transport);
+      trainer.trace(true);  // Waits for nothing until its times are read
       for (std::int64_t step = 0; step < steps; ++step) static_cast<void>(trainer.train_step(step));
     });
     std::vector<std::string> all = FakeDevice::get().waits();
@@ -179,6 +172,50 @@ TEST_F(FakeDeviceTest, TheHostWaitsForTheDeviceOnceAStep) {
       EXPECT_THAT(waits, SizeIs(2 * ranks)) << model << " " << schedule << ": " << fmt::format("{}", waits);
     }
   }
+}
+
+TEST_F(FakeDeviceTest, TracesHaveTheDevicesTimesByTheHostsClock) {
+  TrainOptions options = on_device(clipped_options("gpt2-tiny", "zb-h1"));
+  options.memory.recompute.rule = StageRule::Full;
+  options.updates.steps = 3;
+  const Job job = prepare_job(options);
+  std::vector<RecordedStep> steps;
+  OpTimes times(0);
+  std::map<std::string, int> ranges;
+  std::mutex mutex;
+  gpus_.names_range = [&](const std::string& name) {
+    const std::scoped_lock lock(mutex);
+    ++ranges[name];
+  };
+  const double begin = monotonic_seconds();
+  run_rank_threads(4, job.rank_groups(), [&](RankId rank, Transport& transport) {
+    const PooledStreamGuard stream(device_of(options, rank));
+    Trainer trainer(job, rank, transport);
+    trainer.trace(true);
+    const RunSummary run = trainer.run([](const StepMetrics&) {});
+    auto gathered = gather_steps(job, options.device, rank, transport, *trainer.tracer());
+    if (rank != RankId(0)) return;
+    steps = std::move(gathered);
+    times = run.op_times;
+  });
+  ASSERT_EQ(steps.size(), 3U);
+  for (const RecordedStep& step : steps) {
+    for (std::size_t rank = 0; rank < 4; ++rank) {
+      const std::vector<double>& boundaries = step.boundaries[rank];
+      EXPECT_EQ(boundaries.size(), job.programs.training.workers[rank].size() + 1);
+      EXPECT_TRUE(std::ranges::is_sorted(boundaries));
+      EXPECT_GT(boundaries.front(), begin);
+      EXPECT_LT(boundaries.back(), monotonic_seconds());
+    }
+  }
+  for (const OpKind kind : {OpKind::Forward, OpKind::BackwardInput, OpKind::BackwardWeight}) {
+    EXPECT_EQ(times.count(StageId(1), kind), 8) << "two steps after the first";
+    EXPECT_GT(times.mean(StageId(1), kind).wall_seconds, 0);
+  }
+  EXPECT_GT(times.mean_recomputation(StageId(1)).wall_seconds, 0);
+  EXPECT_EQ(times.total(&Duration::cpu_seconds), 0) << "of the host";
+  EXPECT_EQ(ranges["1F2"], 3);
+  EXPECT_EQ(ranges[""], 12) << "each rank ends the last range of a step";
 }
 
 TEST_F(FakeDeviceTest, ThePlanCountsAGpusLogits) {
@@ -276,12 +313,9 @@ TEST_F(FakeDeviceTest, LoaderNamesATokenOutsideTheVocabulary) {
   job.model.vocabulary = 3;
   Loader loader(job, {GroupId(0), WorkerId(0)}, kDevice);
   loader.begin_step(0);
-  try {
-    static_cast<void>(loader.training(0, StageId(0), MicroBatchId(0)));
-    FAIL() << "accepted";
-  } catch (const ConfigError& error) {
-    EXPECT_THAT(error.what(), ::testing::HasSubstr("lies outside the model's vocabulary of 3"));
-  }
+  EXPECT_THAT(
+      testing::message_of([&] { static_cast<void>(loader.training(0, StageId(0), MicroBatchId(0))); }, "accepted"),
+      ::testing::HasSubstr("lies outside the model's vocabulary of 3"));
 }
 
 TEST_F(FakeDeviceTest, LoaderAllocatesNoPinnedMemoryAfterItsWarmUp) {
@@ -315,9 +349,8 @@ TEST_F(FakeDeviceTest, NormsEqualTheCpus) {
   std::vector<at::Tensor> there;
   for (const at::Tensor& tensor : tensors) there.push_back(tensor.to(kDevice));
   const at::Tensor sums = sums_of_squares(there).cpu();
-  for (std::int64_t i = 0; i < 3; ++i) {
+  for (std::int64_t i = 0; i < 3; ++i)
     EXPECT_NEAR(sums[i].item<double>(), sum_of_squares(tensors[static_cast<std::size_t>(i)]), 1e-9);
-  }
 }
 
 TEST_F(FakeDeviceTest, MetricsHaveTheMemoryOfTheWholeGpu) {
@@ -337,6 +370,50 @@ TEST_F(FakeDeviceTest, MetricsHaveTheMemoryOfTheWholeGpu) {
       if (is_there) EXPECT_EQ(metrics.peak_memory_bytes, 1000);
     });
   }
+}
+
+/// Bytes that sums of two steps of two layers' ranks send, and the losses.
+std::pair<std::int64_t, std::vector<double>> sums_of_two_steps(SequenceParallel tokens) {
+  TrainOptions options = on_device(testing::small_options("llama-tiny", "1f1b", {2, 4}));
+  options.device.transport = TransportKind::Processes;  // A device each: autograd has one thread per device
+  options.data.sequence = 64;
+  options.model.overrides.key_value_heads = 2;
+  options.parallel = {.tensor_parallel = 2, .sequence_parallel = tokens};
+  const Job job = prepare_job(options);
+  const auto ranks = static_cast<int>(job.num_ranks());
+  testing::FakeNetwork network(ranks, job.rank_groups(), communicating_pairs(job, job.options));
+  std::vector<double> losses;
+  const auto train = [&](RankId rank) {
+    at::set_num_threads(1);
+    const at::Device device = device_of(options, rank);
+    const PooledStreamGuard stream(device);
+    Communicators to = network.communicators(static_cast<int>(rank.value()));
+    to.device = device;
+    const auto transport = make_pair_transport(std::move(to));
+    Trainer trainer(job, rank, *transport);
+    for (std::int64_t step = 0; step < 2; ++step) {
+      const StepMetrics metrics = trainer.train_step(step);
+      if (rank == RankId(0)) losses.push_back(metrics.loss);
+      EXPECT_GT(metrics.op_sum_seconds, 0) << "by the device's clock";
+    }
+  };
+  EXPECT_FALSE(RankThreads(ranks).run(ranks, train, [&](const std::string& why) { network.close(why); }));
+  using Kind = testing::FakeNetwork::Kind;
+  std::int64_t bytes = 0;
+  for (const Kind kind : {Kind::AllReduce, Kind::AllGather, Kind::Broadcast, Kind::Reduce, Kind::ReduceScatter})
+    bytes += network.sent_bytes(kind);
+  EXPECT_EQ(network.sent_bytes(Kind::Broadcast), 0);
+  return {bytes, losses};
+}
+
+TEST_F(FakeDeviceTest, DividedTokensSendNoMoreThanAllReduces) {
+  const auto [of_all, expected] = sums_of_two_steps(SequenceParallel::None);
+  const auto [of_shares, losses] = sums_of_two_steps(SequenceParallel::Auto);
+  EXPECT_THAT(losses, Pointwise(DoubleNear(1e-9), expected));
+  // A rank has the gradients of norms for its tokens alone, so that they are summed too: in 8 layers of width 16 and
+  // the head, in two steps and the warm-up, and twice in a ring.
+  constexpr std::int64_t kNorms = 3 * 2 * (2 * 8 + 1) * 16 * sizeof(double);
+  EXPECT_LE(of_shares, of_all + kNorms);
 }
 
 /// Fails at its first operation, and in its destructor records the errors reported so far.

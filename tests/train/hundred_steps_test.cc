@@ -149,9 +149,8 @@ TEST(RepeatedRunsTest, AreTheSameInEveryBit) {
       const auto again = testing::train(options, 3);
       ASSERT_EQ(again.losses, first.losses) << to_text(reduction) << ", repeat " << repeat;
       ASSERT_EQ(again.gradient_norms, first.gradient_norms) << to_text(reduction) << ", repeat " << repeat;
-      for (const auto& [name, copies] : first.parameters) {
+      for (const auto& [name, copies] : first.parameters)
         ASSERT_TRUE(at::equal(again.parameters.at(name)[0], copies[0])) << name << ", repeat " << repeat;
-      }
     }
   }
 }

@@ -38,6 +38,16 @@ TEST(JobShapeTest, HoldsOptionsToTheirLimits) {
   EXPECT_THROW((void)resolve_job(options), ConfigError);
 }
 
+TEST(JobShapeTest, ASequenceThatIsNotGivenHasAtMostAllPositions) {
+  TrainOptions options = testing::small_options("gpt2-tiny", "chimera", {4, 8});
+  const std::int64_t positions = find_model("gpt2-tiny").positions;
+  options.data.usual_sequence = true;
+  options.data.sequence = positions + 1;
+  EXPECT_EQ(resolve_job(options).options.data.sequence, positions);
+  options.data.sequence = 8;
+  EXPECT_EQ(resolve_job(options).options.data.sequence, 8);
+}
+
 TEST(LearningRateTest, ItsDefaultsDependOnTheRun) {
   const auto chosen = [](std::int64_t steps, TrainOptions options = {}) {
     options.updates.steps = steps;

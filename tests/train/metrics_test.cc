@@ -150,9 +150,10 @@ TEST(MetricsFileTest, EveryFieldIsDocumented) {
   StepMetrics all;
   all.time = 1.5e9;
   all.used_memory_bytes = all.allocation_retries = all.utilization = all.seconds_left = all.validation_loss = 1;
-  all.parameters_hash = all.sample = "0";
+  all.parameters_hash = all.sample = all.order = "0";
   all.workers = 3;
   all.factors = {1, 2};
+  all.delays = {{0, 1, 0.04}, {1, 2, 0.5}};
   all.op_sum_seconds = 1;
   all.is_skipped = true;
   std::vector<std::string> written;

@@ -34,9 +34,8 @@ void expect_equal(const testing::Trained& actual, const testing::Trained& expect
     EXPECT_NEAR(actual.losses[step], expected.losses[step], tolerance * expected.losses[step]) << what;
   EXPECT_EQ(actual.parameters.size(), expected.parameters.size());
   for (const auto& [name, copies] : actual.parameters) {
-    for (const at::Tensor& copy : copies) {
+    for (const at::Tensor& copy : copies)
       EXPECT_LE((copy - expected.parameters.at(name)[0]).abs().max().item<double>(), tolerance) << what << ' ' << name;
-    }
   }
 }
 
@@ -118,7 +117,7 @@ TEST(MuonTrainingTest, ReplicasTogetherHoldShardedStateOnce) {
       const Trainer trainer(job, rank, transport);
       static std::mutex mutex;
       const std::scoped_lock lock(mutex);
-      bytes += trainer.model().optimizer().state_bytes();
+      bytes += testing::state_bytes(trainer.model().optimizer());
     });
     return bytes;
   };

@@ -1,6 +1,5 @@
 #include "train/observe/observation.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
@@ -109,6 +108,20 @@ TEST(MeasuredCostsTest, LatencyUsesMessagesOfWaitingReceivers) {
   EXPECT_EQ(measured_costs(job, OpTimes(2), {{measured_step(job, GroupId(0), recorded(job, ends))}}).latency, 0);
 }
 
+TEST(MeasuredCostsTest, OpsOfSlowWorkersGiveTheTimesOfHealthyOnes) {
+  Job job = prepare_job(testing::small_options("gpt2-tiny", "chimera", {2, 2}));
+  OpTimes times(2);
+  for (const auto& ops : job.run.schedule.workers) {
+    for (const Op& op : ops) times.add(op, {.wall_seconds = &ops == &job.run.schedule.workers[1] ? 3.0 : 1.0});
+  }
+  EXPECT_EQ(measured_op_costs(job, times, &Duration::wall_seconds).stages[0].forward, 2);
+  job.factors = {1, 3};
+  const CostModel costs = measured_op_costs(job, times, &Duration::wall_seconds);
+  EXPECT_EQ(costs.stages[0].forward, 1);
+  EXPECT_EQ(costs.stages[1].backward, 1);
+  EXPECT_EQ(costs.workers, job.factors);
+}
+
 TEST(TracerTest, KeepsTheLastSteps) {
   Tracer tracer(1, 1);
   for (std::int64_t step = 0; step < 20; ++step) {
@@ -136,7 +149,7 @@ std::vector<RecordedStep> trained(const Job& job, std::int64_t steps, OpTimes& o
     Trainer trainer(job, rank, transport);
     trainer.trace(true);
     const RunSummary run = trainer.run([](const StepMetrics&) {});
-    auto gathered = gather_steps(job, job.options.device.transport, rank, transport, *trainer.tracer());
+    auto gathered = gather_steps(job, job.options.device, rank, transport, *trainer.tracer());
     if (rank != RankId(0)) return;
     recorded = std::move(gathered);
     op_times = run.op_times;

@@ -25,7 +25,7 @@ const Option& option_called(const std::vector<Option>& all, std::string_view fla
 std::vector<std::string> recorded_keys(const TrainOptions& options) {
   std::vector<std::string> keys;
   for (const Option& option : declared_values(options)) {
-    if (option.is_recorded) keys.push_back(option.key());
+    if (option.has(kRecorded)) keys.push_back(option.key());
   }
   return keys;
 }
@@ -79,9 +79,9 @@ TEST(OptionTableTest, TextsAreParsedIntoTheOptions) {
 TEST(OptionTableTest, NumbersOutOfRangeAreRefused) {
   int checked = 0;
   for (const Option& ranged : declared_values({})) {
-    if (ranged.most == 0 || ranged.most > 1e12) continue;
+    if (ranged.traits.most == 0 || ranged.traits.most > 1e12) continue;
     TrainOptions options;
-    option_called(declare_options(options), ranged.flag).take(fmt::format("{:.0f}", ranged.most + 1));
+    option_called(declare_options(options), ranged.flag).take(fmt::format("{:.0f}", ranged.traits.most + 1));
     const std::vector<Option> all = declared_values(options);
     EXPECT_THAT([&] { option_called(all, ranged.flag).require_in_range(); },
                 ::testing::ThrowsMessage<ConfigError>(HasSubstr(std::string(ranged.flag) + " must be ")));

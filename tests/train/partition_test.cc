@@ -35,9 +35,8 @@ TEST_P(PartitionTrainingTest, LossesAndGradientsAreThoseOfTheUnpipelinedModel) {
     EXPECT_NEAR(pipelined.losses[step], reference.losses[step], 1e-11 * reference.losses[step]) << "step " << step + 1;
   ASSERT_EQ(pipelined.gradients.size(), reference.gradients.size());
   for (const auto& [name, expected] : reference.gradients) {
-    for (const at::Tensor& gradient : pipelined.gradients.at(name)) {
+    for (const at::Tensor& gradient : pipelined.gradients.at(name))
       EXPECT_LE(testing::relative_error(gradient, expected[0], reference.gradient_norms.back()), 1e-11) << name;
-    }
   }
 }
 

@@ -111,6 +111,9 @@ TEST(ReportTest, RemainingTimeUsesTheLastSteps) {
   EXPECT_DOUBLE_EQ(after(3, 3), 97 * 2);
   for (std::int64_t step = 4; step < 24; ++step) (void)after(step, 5);
   EXPECT_DOUBLE_EQ(after(24, 5), 76 * 5) << "the last twenty";
+  RemainingTime resumed(100);
+  EXPECT_DOUBLE_EQ(resumed.seconds_left(51, 10), 490);
+  EXPECT_DOUBLE_EQ(resumed.seconds_left(52, 1), 48) << "of a resumed run, too";
 }
 
 TEST(ReportTest, StepFlopsAreThoseOfAllSamples) {
@@ -134,9 +137,8 @@ TEST(ReportTest, MetricsAreOneObjectALineWithAllDigits) {
   EXPECT_EQ(json["loss"], 0.1);
   EXPECT_EQ(json["grad_norm"], 1.0 / 3);
   EXPECT_EQ(json["validation_loss"], 5.5);
-  for (const char* field : {"validation_loss", "mfu", "eta_seconds", "sample"}) {
+  for (const char* field : {"validation_loss", "mfu", "eta_seconds", "sample"})
     EXPECT_FALSE(read_json(to_json_line({})).contains(field)) << field;
-  }
   metrics.utilization = 0.5;
   metrics.seconds_left = 7;
   metrics.sample = "a \"b\"\n\x01\xC3\xB1";

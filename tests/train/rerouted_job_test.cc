@@ -6,10 +6,12 @@
 #include <gtest/gtest.h>
 
 #include "core/error.h"
+#include "core/files.h"
 #include "engine/adaptation.h"
 #include "plan/machine.h"
 #include "support/fake_accelerator.h"
 #include "support/fake_device.h"
+#include "support/scratch.h"
 #include "support/training.h"
 #include "train/observe/step_costs.h"
 #include "train/setup/device.h"
@@ -134,23 +136,39 @@ TEST(ReroutedJobTest, TrainersPassTheirStateToTheNextJob) {
 }
 
 /// The job with these factors of its ranks, and perhaps without some.
-Job slow_job(const Job& launched, const std::vector<double>& factors, const std::vector<RankId>& lost = {}) {
+Job slow_job(const Job& launched, const std::vector<double>& factors, const std::vector<RankId>& lost = {},
+             const std::vector<LinkDelay>& delays = {}) {
   AdaptationTask task{.launched = launched.run,
                       .block_size = block_size_of(launched),
                       .now = {.lost = lost},
                       .factors = factors,
+                      .delays = delays,
                       .costs = CostModel::uniform(launched.run.schedule, {1, 2, 1, 1}),
                       .step_seconds = 1,
                       .change_seconds = 0};
   task.costs.workers.resize(factors.size());
-  for (std::size_t rank = 0; rank < factors.size(); ++rank) {
+  for (std::size_t rank = 0; rank < factors.size(); ++rank)
     task.costs.workers[worker_number(launched.run.ranks, RankId(static_cast<std::int64_t>(rank)))] = factors[rank];
+  if (!delays.empty()) {
+    auto& alphas = task.costs.links.emplace().matrix.emplace().alphas;
+    alphas.assign(factors.size(), std::vector<double>(factors.size(), 0));
+    for (const auto& [one, other, seconds] : delays)
+      alphas[one.index()][other.index()] = alphas[other.index()][one.index()] = seconds;
   }
-  const auto found = adapted_run(task);
+  const auto found = adapted_run(task, 2);
   EXPECT_TRUE(found);
   Job job = rerouted_job(launched, found ? found->change : RunChange{.lost = lost});
-  EXPECT_EQ(job.factors, factors);
+  EXPECT_EQ(job.factors, delays.empty() ? factors : std::vector<double>());
+  EXPECT_EQ(job.delays, delays);
   return job;
+}
+
+TEST(ReroutedJobTest, SlowLinksKeepAllBits) {
+  static const std::vector<std::string> expected =
+      testing::train(rerouted_options("none", {1, 8}), 6).parameters_hashes;
+  const Job whole = prepare_job(rerouted_options("chimera-zb", {4, 8}));
+  EXPECT_THAT(hashes_of_jobs({whole, slow_job(whole, {1, 1, 1, 1}, {}, {{RankId(1), RankId(2), 4}}), whole}),
+              ElementsAreArray(expected));
 }
 
 /// Ranks become slow, lost while others are slow, and fast again.
@@ -168,6 +186,53 @@ TEST(ReroutedJobTest, SlowRanksKeepAllBits) {
                                 rerouted_job(whole, {.lost = {RankId(2)}}), whole}),
                 ElementsAreArray(expected));
   }
+}
+
+TEST(ReroutedJobTest, AResumedRunBeginsWithTheChosenOrder) {
+  const testing::Scratch scratch;
+  TrainOptions options = rerouted_options("chimera-zb", {4, 8});
+  options.updates.steps = 6;
+  TrainOptions whole = rerouted_options("none", {1, 8});
+  whole.updates.steps = options.updates.steps;
+  const std::vector<std::string> expected = testing::train(whole, 6).parameters_hashes;
+  options.checkpoint.folder = scratch.path("run");
+  const Job launched = prepare_job(options);
+  run_rank_threads(4, launched.rank_groups(), [&](RankId rank, Transport& transport) {
+    at::set_num_threads(1);
+    Trainer trainer(launched, rank, transport);
+    trainer.run([](const StepMetrics&) {}, 3);
+    EXPECT_TRUE(trainer.finish_checkpoints());
+  });
+  options.resume.from = options.checkpoint.folder;
+  EXPECT_EQ(in_chosen_order(prepare_job(options)).run.schedule, launched.run.schedule) << "no file";
+  const Job slow = slow_job(launched, {1, 2, 1, 1});
+  save_order(options.checkpoint.folder, {.schedule = std::make_shared<const Schedule>(slow.run.schedule)});
+  const Job resumed = in_chosen_order(prepare_job(options));
+  EXPECT_EQ(resumed.run.schedule, slow.run.schedule);
+  options.recovery.recover = Recover::Reroute;
+  const Job recovering = in_chosen_order(prepare_job(options));
+  EXPECT_EQ(recovering.run.schedule, launched.run.schedule) << "TrainerHandover takes the order";
+  EXPECT_EQ(*recovering.order, slow.run.schedule);
+  options.recovery.recover = {};
+  run_rank_threads(4, resumed.rank_groups(), [&](RankId rank, Transport& transport) {
+    at::set_num_threads(1);
+    Trainer trainer(resumed, rank, transport);
+    trainer.run([&](const StepMetrics& step) {
+      EXPECT_EQ(*step.parameters_hash, expected[static_cast<std::size_t>(step.step - 1)]);
+    });
+  });
+  TrainOptions other = options;
+  other.schedule.name = "chimera";
+  EXPECT_EQ(in_chosen_order(prepare_job(other)).order, nullptr) << "another schedule";
+  other.schedule.name = "chimera-zb";
+  other.schedule.shape = {2, 8};
+  EXPECT_EQ(in_chosen_order(prepare_job(other)).run.schedule.stages, 2) << "another layout";
+  write_whole(scratch.path("run/order.json"), "{");
+  EXPECT_THAT([&] { static_cast<void>(in_chosen_order(prepare_job(options))); },
+              ThrowsMessage<ConfigError>(AllOf(HasSubstr("--resume: "), HasSubstr("run/order.json"),
+                                               HasSubstr("without it, the run goes on with chimera-zb"))));
+  save_order(options.checkpoint.folder, {});
+  EXPECT_EQ(in_chosen_order(prepare_job(options)).order, nullptr);
 }
 
 /// Jobs of all ranks, without `lost`, with copies of its stages on other ranks, without other launched holders of these
@@ -198,9 +263,8 @@ std::vector<Job> jobs_with_copies(const TrainOptions& options, RankId lost) {
                            rerouted_job(whole, back),
                            whole};
   EXPECT_THAT(extra_copies(jobs[1]), IsEmpty());
-  for (std::size_t i = 2; i < 5; ++i) {
+  for (std::size_t i = 2; i < 5; ++i)
     EXPECT_THAT(extra_copies(jobs[i]), UnorderedElementsAreArray(copied.extra_copies));
-  }
   return jobs;
 }
 
@@ -338,13 +402,17 @@ TEST(StepCostsTest, EachChangeOfTheRanksHasALine) {
   costs.begin({.lost = {RankId(0), RankId(2)}}, 5, 0.5);
   costs.begin({.lost = {RankId(2)}}, 5, 2);
   costs.begin({.lost = {RankId(2)}, .extra_copies = {{RankId(3), ParameterGroupId(1)}}}, 5, 0.25);
+  costs.begin({.factors = {1, 2, 1, 1}}, 6, 0.25, "rank 1 takes 2.0 times as long");
+  costs.begin({.factors = {1, 2, 1, 1}, .delays = {{RankId(0), RankId(1), 0.1}}}, 7, 0.25);
   EXPECT_EQ(
       costs.describe(),
       "rank 2 lost in step 4: 0.25 s until the step ran again, then 1.0000 s a step on 3 of 4 workers, 2.00 times "
       "the 0.5000 s before the first loss\n"
       "rank 0 lost in step 5: 0.50 s until the step ran again\n"
       "rank 0 back in step 5: 2.00 s until the step ran again\n"
-      "copied stage 1 to rank 3 in step 5: 0.25 s until the step ran\n");
+      "copied stage 1 to rank 3 in step 5: 0.25 s until the step ran\n"
+      "rank 2 back, order changed (rank 1 takes 2.0 times as long) in step 6: 0.25 s until the step ran again\n"
+      "order changed in step 7: 0.25 s until the step ran\n");
 }
 
 }  // namespace

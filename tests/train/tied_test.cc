@@ -59,9 +59,7 @@ void expect_one_matrix(const TrainOptions& options, const testing::Trained& trai
   EXPECT_FALSE(trained.parameters.contains("lm_head.weight")) << what;
   const auto owners = prepare_job(options).run.rank_groups().back().size();
   EXPECT_EQ(trained.parameters.at(matrix_of(options.model.name)).size(), owners) << what;
-  for (const auto& [name, copies] : trained.parameters) {
-    for (const at::Tensor& copy : copies) EXPECT_TRUE(at::equal(copy, copies[0])) << what << ": copies of " << name;
-  }
+  testing::expect_equal_copies(trained, what);
 }
 
 void expect_same_numbers(const TrainOptions& options, const std::string& what) {
@@ -107,9 +105,8 @@ TEST(TiedTest, EveryScheduleTrainsAsTheUnpipelinedModel) {
     });
   }
   for (const char* name : {"1f1b", "chimera", "zb-v", "zb-h1"}) {
-    for (const char* model : {"bert-tiny", "llama-tiny"}) {
+    for (const char* model : {"bert-tiny", "llama-tiny"})
       expect_same_numbers(tied(model, name, {4, kTiedMicroBatches}), name + std::string(", ") + model);
-    }
   }
 }
 
@@ -119,10 +116,9 @@ TEST(TiedTest, EveryScheduleComputesTheBitsOfTheUnpipelinedModel) {
     expect_tied_bits(canonical(tied("gpt2-tiny", name, shape), DataType::Float32), testing::describe(name, shape));
   });
   for (const char* name : {"1f1b", "chimera", "zb-v", "zb-h1", "dualpipe"}) {
-    for (const char* model : {"gpt2-tiny", "bert-tiny", "llama-tiny"}) {
+    for (const char* model : {"gpt2-tiny", "bert-tiny", "llama-tiny"})
       expect_tied_bits(canonical(tied(model, name, {2, kTiedMicroBatches}), DataType::Float64),
                        name + std::string(", ") + model);
-    }
   }
 }
 

@@ -23,8 +23,7 @@
 #include "runtime/executor.h"
 #include "runtime/memory_meter.h"
 #include "runtime/warm_up.h"
-#include "support/fake_accelerator.h"
-#include "support/fake_device.h"
+#include "support/fake_gpus.h"
 #include "support/fake_network.h"
 #include "support/training.h"
 #include "train/setup/device.h"
@@ -39,18 +38,14 @@ using ::testing::Pointwise;
 
 const at::Device kWarmDevice(testing::kFakeDevice, 0);
 
-class WarmUpTest : public ::testing::Test {
+class WarmUpTest : public testing::FakeGpuTest {
  protected:
-  WarmUpTest() {
-    gpus_.device_type = testing::kFakeDevice;
-    FakeDevice::install();
-    FakeDevice::get().clear();
-  }
   ~WarmUpTest() override { FakeDevice::get().clear(); }
 
   using Body = std::function<void(RankId rank, Transport& transport)>;
   /// Runs `body` on a thread and a stream of a device for each rank, with tensor parallelism on a device of its own.
-  /// Returns the reason of a failure, or "". Stores the bytes that NCCL would send in `reduce` operations in `reduced`.
+  /// Returns the reason of a failure, or "". Stores the bytes that NCCL would send in reductions and reduce-scatters in
+  /// `reduced`.
   static std::string on_devices(std::int64_t num_ranks, const RankGroups& groups, const std::vector<RankPair>& pairs,
                                 bool sums_in_order, const Body& body, std::int64_t* reduced = nullptr,
                                 bool has_own = false) {
@@ -68,21 +63,11 @@ class WarmUpTest : public ::testing::Test {
     };
     const auto failed = RankThreads(ranks).run(ranks, as_rank, [&](const std::string& why) { network.close(why); });
     FakeDevice::get().wait_at_first_uses({});
-    if (reduced != nullptr) *reduced = network.sent_bytes(testing::FakeNetwork::Kind::Reduce);
+    using Kind = testing::FakeNetwork::Kind;
+    if (reduced != nullptr) *reduced = network.sent_bytes(Kind::Reduce) + network.sent_bytes(Kind::ReduceScatter);
     if (!network.why_closed().empty()) return network.why_closed();
     return failed ? what_of(failed->error) : "";
   }
-
-  static std::string what_of(const std::exception_ptr& error) {
-    try {
-      std::rethrow_exception(error);
-    } catch (const std::exception& exception) {
-      return exception.what();
-    }
-  }
-
-  testing::FakeAccelerator gpus_;
-  testing::ScopedAcceleratorOverride instead_{gpus_};
 };
 
 /// y = w x; the last stage returns the sum of y as its loss.
@@ -131,9 +116,8 @@ TrainOptions warm_up_options(const std::string& model, const std::string& schedu
 std::map<std::string, TrainOptions> all_options() {
   std::map<std::string, TrainOptions> all;
   for (const std::string model : {"gpt2-tiny", "llama-tiny", "bert-tiny"}) {
-    for (const std::string schedule : {"1f1b", "chimera", "zb-h1"}) {
+    for (const std::string schedule : {"1f1b", "chimera", "zb-h1"})
       all[model + " " + schedule] = warm_up_options(model, schedule);
-    }
   }
   all["recomputation"] = warm_up_options("gpt2-tiny", "chimera");
   all["recomputation"].memory.recompute.rule = StageRule::Full;
@@ -163,6 +147,11 @@ std::map<std::string, TrainOptions> all_options() {
       options.parallel.sequence_parallel = tokens;
     }
   }
+  TrainOptions& odd = all["bfloat16, split layers, an odd vocabulary"];
+  odd = all["gpt2-tiny split layers, tokens cut: auto"];
+  odd.numbers.dtype = DataType::BFloat16;
+  odd.numbers.force_bfloat16 = true;
+  odd.model.overrides.vocabulary = 333;
   return all;
 }
 
@@ -194,11 +183,11 @@ TEST_F(WarmUpTest, BuiltInModelsUseNoOpFirstWhileATransferIsPending) {
       trained.validation_losses = {validation_loss};
     };
     std::int64_t reduced = 0;
-    ASSERT_EQ(on_devices(job.num_ranks(), job.rank_groups(), communicating_pairs(job), job.canonical.has_value(), train,
-                         &reduced, options.parallel.tensor_parallel > 1),
+    ASSERT_EQ(on_devices(job.num_ranks(), job.rank_groups(), communicating_pairs(job, job.options),
+                         job.canonical.has_value(), train, &reduced, options.parallel.tensor_parallel > 1),
               "");
     EXPECT_EQ(FakeDevice::pinned_blocks(), pinned);
-    EXPECT_EQ(reduced > 0, name == "sharded optimizer");
+    EXPECT_EQ(reduced > 0, name == "sharded optimizer" || job.cuts_tokens);
     if (options.model.dropout > 0) continue;  // A device draws other masks; FakeDeviceTest compares its schedules
     const testing::Trained expected = testing::train(on_cpu, kWarmSteps);
     const double tolerance = options.numbers.dtype == DataType::BFloat16 ? 1e-3 : 1e-9;  // other products on a device
@@ -238,7 +227,8 @@ TEST_F(WarmUpTest, NeedsAtLeastTheMemoryOfTheFirstSteps) {
         const std::int64_t small = 2 * options.data.sequence * options.data.micro_batch_size * job.model.hidden;
         EXPECT_GE(warm_up + small, steps) << "rank " << rank.value();
       };
-      EXPECT_EQ(on_devices(job.num_ranks(), job.rank_groups(), communicating_pairs(job), false, train), "");
+      EXPECT_EQ(on_devices(job.num_ranks(), job.rank_groups(), communicating_pairs(job, job.options), false, train),
+                "");
     }
   }
 }
@@ -254,7 +244,7 @@ TEST_F(WarmUpTest, AFullGpuEndsTheRunBeforeTheFirstTransfer) {
   const auto train = [&](RankId rank, Transport& transport) {
     static_cast<void>(Trainer(job, rank, transport).train_step(0));
   };
-  EXPECT_THAT(on_devices(job.num_ranks(), job.rank_groups(), communicating_pairs(job), false, train),
+  EXPECT_THAT(on_devices(job.num_ranks(), job.rank_groups(), communicating_pairs(job, job.options), false, train),
               HasSubstr("must stay free"));
 }
 
@@ -307,6 +297,16 @@ Data points_on(at::Device device) {
   };
 }
 
+FitOptions warm_fit(const std::string& schedule, const PipelineShape& shape) {
+  FitOptions options;
+  options.schedule = schedule;
+  options.shape = shape;
+  options.micro_batch_size = 2;
+  options.steps = kWarmSteps;
+  options.threads = 1;
+  return options;
+}
+
 struct Fitted {
   std::vector<double> losses;
   double validation_loss = 0;
@@ -316,9 +316,7 @@ struct Fitted {
 Fitted fitted(const FitRun& run, RankId rank, Transport& transport) {
   RankFit trainer(run, rank, transport);
   Fitted result;
-  for (std::int64_t step = 0; step < run.options.steps; ++step) {
-    result.losses.push_back(trainer.train_step(step).loss);
-  }
+  for (std::int64_t step = 0; step < run.options.steps; ++step) result.losses.push_back(trainer.train_step(step).loss);
   result.validation_loss = trainer.validation_loss(0);
   for (const auto& [id, stage] : trainer.stages()) {
     for (const Parameter& own : stage->values()) {
@@ -342,12 +340,7 @@ TORCH_MODULE(Noise);
 /// Ranks are threads with one generator. Its first draw comes after all ranks have saved its state, because
 /// RankFit::warm_up() sums the counts of targets in between.
 TEST_F(WarmUpTest, ModulesOfUsersDrawTheNumbersThatTheyWouldWithoutIt) {
-  FitOptions options;
-  options.schedule = "1f1b";
-  options.shape = {2, 2};
-  options.micro_batch_size = 2;
-  options.steps = kWarmSteps;
-  options.threads = 1;
+  const FitOptions options = warm_fit("1f1b", {2, 2});
   Model model = small_network(kWarmDevice);
   for (LayerFactory& layer : model.layers) layer = []() -> Layer { return nn::Sequential(Noise()); };
   const FitRun run = prepare_fit(model, points_on(kWarmDevice), options);
@@ -370,11 +363,7 @@ TEST_F(WarmUpTest, ModulesOfUsersDrawTheNumbersThatTheyWouldWithoutIt) {
 
 /// Over NVLink a dead peer gives no error to the device, which would wait until a timeout.
 TEST_F(WarmUpTest, ModulesOfUsersDoNotWaitForALostPeer) {
-  FitOptions options;
-  options.schedule = "1f1b";
-  options.shape = {2, 2};
-  options.micro_batch_size = 2;
-  options.threads = 1;
+  const FitOptions options = warm_fit("1f1b", {2, 2});
   const FitRun run = prepare_fit(small_network(kWarmDevice), points_on(kWarmDevice), options);
   testing::FakeNetwork network(2, run.rank_groups(), run.communicating_pairs());
   const auto train = [&](RankId rank) {
@@ -397,12 +386,7 @@ TEST_F(WarmUpTest, ModulesOfUsersDoNotWaitForALostPeer) {
 }
 
 TEST_F(WarmUpTest, ModulesOfUsersTrainAsOnTheCpu) {
-  FitOptions options;
-  options.schedule = "zb-h1";
-  options.shape = {4, 4};
-  options.micro_batch_size = 2;
-  options.steps = kWarmSteps;
-  options.threads = 1;
+  const FitOptions options = warm_fit("zb-h1", {4, 4});
   const FitRun run = prepare_fit(small_network(kWarmDevice), points_on(kWarmDevice), options);
   Fitted on_device;
   const auto train = [&](RankId rank, Transport& transport) {

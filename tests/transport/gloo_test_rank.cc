@@ -285,7 +285,7 @@ int run(const std::vector<std::string>& arguments) {
       .hosts = arguments.at(1).ends_with("on_two_hosts") ? std::vector{0, 0, 1, 1} : std::vector<int>{},
   };
   at::set_num_threads(1);
-  set_fault_rank(options.rank);
+  fault_rank() = options.rank;
   try {
     if (arguments.at(1) == "outlive") {
       outlive(options);

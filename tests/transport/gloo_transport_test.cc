@@ -4,7 +4,6 @@
 #include "transport/gloo/collectives.h"
 
 #include <ATen/Functions.h>
-#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -60,19 +59,19 @@ class Ranks {
   std::vector<pid_t> processes_;
 };
 
-TEST(GlooTransportTest, HoldsTheContractQuietly) {
-  const Ranks ranks("contract", contract::kWorkers);
+// On two hosts, with two ranks each, the group of all four uses the two-level all-reduce, and groups with one rank per
+// host use Gloo alone. So do ranks that cannot share memory.
+class GlooContractTest : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(GlooContractTest, HoldsQuietly) {
+  const Ranks ranks(GetParam(), contract::kWorkers);
   EXPECT_THAT(ranks.await_all(), Each(0)) << ranks.output();
   EXPECT_EQ(ranks.output(), "");
 }
 
-// Two ranks per host: the group of all four uses the two-level all-reduce, groups with one rank per host use Gloo
-// alone.
-TEST(GlooTransportTest, HoldsTheContractOnTwoHosts) {
-  const Ranks ranks("contract_on_two_hosts", contract::kWorkers);
-  EXPECT_THAT(ranks.await_all(), Each(0)) << ranks.output();
-  EXPECT_EQ(ranks.output(), "");
-}
+INSTANTIATE_TEST_SUITE_P(Gloo, GlooContractTest,
+                         ::testing::Values("contract", "contract_on_two_hosts", "contract_over_sockets"),
+                         [](const auto& part) { return std::string(part.param); });
 
 TEST(GlooTransportTest, SumsOnTwoHostsUseTheMemoryOfEach) {
   const Ranks ranks("sum_on_two_hosts", contract::kWorkers);
@@ -96,13 +95,6 @@ TEST(GlooTransportTest, AMemberThatCannotAddFailsTheSumOnBothHosts) {
   EXPECT_EQ(ranks.await_rank(1), 4) << ranks.output();
   for (const std::size_t rank : {0, 2, 3}) EXPECT_EQ(ranks.await_rank(rank), 3) << ranks.output();
   EXPECT_THAT(ranks.output(), HasSubstr("rank 1: all-reduce of stage 2: fault injected at sum"));
-}
-
-// Ranks that cannot share memory all-reduce with Gloo alone.
-TEST(GlooTransportTest, HoldsTheContractWithoutSharedMemory) {
-  const Ranks ranks("contract_over_sockets", contract::kWorkers);
-  EXPECT_THAT(ranks.await_all(), Each(0)) << ranks.output();
-  EXPECT_EQ(ranks.output(), "");
 }
 
 // Ranks do nothing between joining and leaving, so some leave while others are still joining.

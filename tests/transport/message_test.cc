@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "core/error.h"
+#include "support/message_of.h"
 
 namespace chimera {
 namespace {
@@ -91,14 +92,10 @@ TEST(MessageTest, DetectsFlippedBitsInTheHeader) {
 }
 
 TEST(MessageTest, FlippedBitsAreReportedWithBothEndsAndTheOp) {
-  const auto error_of = [](OpKind kind, std::optional<std::uint64_t> checksum) -> std::string {
+  const auto error_of = [](OpKind kind, std::optional<std::uint64_t> checksum) {
     MessageTag arrived{7, {kind, ReplicaId(1), StageId(2), MicroBatchId(3)}, checksum};
-    try {
-      check_bits(at::zeros({100}), kVerified, arrived, kSecond, kFirst);
-    } catch (const TransportError& error) {
-      return error.what();
-    }
-    return "nothing";
+    return testing::message_of<TransportError>(
+        [&] { check_bits(at::zeros({100}), kVerified, arrived, kSecond, kFirst); }, "nothing");
   };
   EXPECT_THAT(
       error_of(OpKind::Forward, 255),

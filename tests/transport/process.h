@@ -12,8 +12,7 @@ namespace chimera {
 class MemoryFile {
  public:
   explicit MemoryFile(const char* name);
-  MemoryFile(const MemoryFile&) = delete;
-  MemoryFile& operator=(const MemoryFile&) = delete;
+  MemoryFile& operator=(MemoryFile&&) = delete;
   ~MemoryFile();
   [[nodiscard]] int descriptor() const { return descriptor_; }
   /// Path that is valid in this process and its children.

@@ -13,20 +13,15 @@
 #include <set>
 
 #include "core/error.h"
+#include "support/message_of.h"
 
 namespace chimera {
 namespace {
 
-using ::testing::HasSubstr;
-
 const RankThreads::Close kNobodyWaits = [](const std::string&) {};
 
 std::string message_of(const std::exception_ptr& error) {
-  try {
-    std::rethrow_exception(error);
-  } catch (const std::exception& exception) {
-    return exception.what();
-  }
+  return testing::message_of<std::exception>([&] { std::rethrow_exception(error); });
 }
 
 TEST(RankThreadsTest, EachRankKeepsItsThreadAndTheFirstIsTheCallers) {

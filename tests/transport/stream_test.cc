@@ -72,6 +72,23 @@ TEST_F(StreamTest, RankStreamIsOrderedWithTheCallersStream) {
                           "stream 1 records event 4", "stream 0 awaits event 4"));
 }
 
+TEST_F(StreamTest, TimesOfWorkAreReadWithoutAWait) {
+  double seconds = -1;
+  TimedWork work;
+  work.note(TimeMark(kDevice), kDevice, [&](double own) { seconds = own; });
+  EXPECT_THROW(work.read(), std::logic_error) << "the host has not waited";
+  await_device(kDevice);
+  FakeDevice::get().answer_late();
+  work.read();
+  EXPECT_GE(seconds, 0);
+  EXPECT_THAT(FakeDevice::get().waits(), ElementsAre("for all work"));
+  seconds = -1;
+  work.read();
+  EXPECT_EQ(seconds, -1) << "read once";
+  work.note(TimeMark(at::kCPU), at::kCPU, [&](double own) { seconds = own; });
+  EXPECT_GE(seconds, 0) << "at once on the CPU";
+}
+
 TEST_F(StreamTest, DoesNothingOnTheCpu) {
   bool has_run = false;
   SideStream(at::kCPU).run(StreamMark(at::kCPU), [&] { has_run = true; }).await();

@@ -16,6 +16,7 @@
 
 #include "contract.h"
 #include "core/error.h"
+#include "support/message_of.h"
 
 namespace chimera {
 namespace {
@@ -48,15 +49,7 @@ std::string run_ranks(ThreadHub& hub, int ranks, const std::function<void(Transp
   return {};
 }
 
-/// The message of the PeerLostError that `action` throws, or "".
-std::string peer_lost(const std::function<void()>& action) {
-  try {
-    action();
-  } catch (const PeerLostError& error) {
-    return error.what();
-  }
-  return {};
-}
+constexpr auto peer_lost = [](const auto& action) { return testing::message_of<PeerLostError>(action); };
 
 class ThreadContractTest : public ::testing::TestWithParam<contract::Scenario> {};
 

@@ -106,7 +106,7 @@ function modelRoom(room) {
              fits === workers.length
                  ? `Fits: every worker stays below ${chosen.memory} GiB.`
                  : `${workers.length - fits} of ${workers.length} workers need more than ${chosen.memory} GiB.`,
-             answer.recompute === "none" ? "" : ` Recomputed stages: ${answer.recompute}.`),
+             answer.recompute === "none" ? "" : ` Recomputed: ${answer.recompute}.`),
         stackedBars({
           title: "Peak memory of each worker", text: bytes, limit,
           bars: workers.map((worker, w) => ({

@@ -1,6 +1,6 @@
-"""Pipelines of distributed layers, compared with the whole model in float64. Prints a line for each case.
+"""Pipelines of distributed layers, compared with the whole model in float64.
 
-Usage: under 4 or 8 ranks; the mesh is 2 (pipeline) x 2, or 2 x 2 (data) x 2 (tensor).
+Usage: under 4 or 8 ranks.
 """
 
 import copy
@@ -13,15 +13,13 @@ from collections import OrderedDict
 import torch
 import torch.distributed.checkpoint as dcp
 from hugging_face_models import llama
-from models import cross_entropy, squares
+from models import backward_of_mean, cross_entropy, plain_step, squares
 from torch import distributed, nn
 from torch.distributed._composable import replicate
 from torch.distributed._composable.replicate_with_fsdp import replicate as replicate_with_fsdp
 from torch.distributed._functional_collectives import all_to_all_single_autograd
 from torch.distributed.checkpoint.state_dict import (
-    StateDictOptions,
-    get_optimizer_state_dict,
-    set_optimizer_state_dict,
+    StateDictOptions, get_optimizer_state_dict, set_optimizer_state_dict,
 )
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
@@ -31,17 +29,15 @@ from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, 
 from torch.nn.parallel import DistributedDataParallel
 from transformers.distributed.tensor_parallel import apply_tensor_parallelism
 from users import refused
-from users_ranks import RANK, say
 
 import chimerapipe as cp
+from chimerapipe._placed import local_of
 
 SCHEDULES = ["1f1b", "zb-h1", "chimera", "chimera-zb"]
 STEPS, BATCH, WIDTH = 5, 4, 8
 
 
 class Block(nn.Module):
-    """A feed-forward block."""
-
     def __init__(self):
         super().__init__()
         self.norm = nn.LayerNorm(WIDTH)
@@ -54,10 +50,6 @@ class Block(nn.Module):
 def blocks(seed=1, count=4):
     torch.manual_seed(seed)
     return [Block().double() for _ in range(count)]
-
-
-def local_of(value):
-    return value.to_local() if isinstance(value, DTensor) else value
 
 
 def full(value):
@@ -73,6 +65,13 @@ def expect_gradients(pipeline, whole, step=None):
     for name, parameter in pipeline.named_parameters():
         same = expected[name.replace("module.", "")]
         torch.testing.assert_close(full(parameter.grad), same, rtol=1e-12, atol=1e-12, msg=name)
+
+
+def expect_values(pipeline, whole, rtol=1e-12, atol=1e-12):
+    expected = dict(whole.named_parameters())
+    for name, parameter in pipeline.named_parameters():
+        same = expected[name.replace("module.", "")].detach()
+        torch.testing.assert_close(full(parameter.detach()), same, rtol=rtol, atol=atol, msg=name)
 
 
 def trains_like_the_whole_model(mesh, schedule, prepare, tolerance=1e-12, **options):
@@ -92,13 +91,13 @@ def trains_like_the_whole_model(mesh, schedule, prepare, tolerance=1e-12, **opti
         inputs, targets = torch.randn(2, shares * BATCH, WIDTH).double()
         own = slice(share * BATCH, (share + 1) * BATCH)
         optimizers[0].zero_grad()
-        outputs = whole(inputs)
+        outputs = whole(inputs).detach()
         losses = [squares(a, b).item() / b.numel() for a, b in zip(outputs.split(BATCH), targets.split(BATCH))]
-        (squares(outputs, targets) / targets.numel()).backward()
+        backward_of_mean(whole, inputs, targets)
         norm = nn.utils.get_total_norm([p.grad for p in whole.parameters()]).item()
         clip = (0.5 * norm, 0)[number % 2]
-        for parameter in whole.parameters():
-            parameter.grad.mul_(clip / (norm + 1e-6) if clip else 1)
+        nn.utils.clip_grad_norm_(whole.parameters(), clip or math.inf)
+        optimizers[0].step()
         step = pipeline.step(inputs[own], targets[own], clip=clip, optimizer=optimizers[1], return_outputs=True)
         loss = losses[share] if pipeline.width == 1 else sum(losses) / shares
         assert abs(step.loss - loss) <= tolerance * loss, (step.loss, losses)
@@ -108,12 +107,9 @@ def trains_like_the_whole_model(mesh, schedule, prepare, tolerance=1e-12, **opti
         expected = dict(whole.named_parameters())
         for parameter in pipeline.parameters():
             same = expected[names[id(parameter)]]
-            compare = functools.partial(torch.testing.assert_close, rtol=tolerance, atol=tolerance)
-            compare(full(parameter.grad), same.grad, msg=lambda text, p=parameter: f"{names[id(p)]}, grad: {text}")
-        optimizers[0].step()
-        for parameter in pipeline.parameters():
-            same = expected[names[id(parameter)]]
-            compare(full(parameter.detach()), same.detach(), msg=lambda text, p=parameter: f"{names[id(p)]}: {text}")
+            found = [full(parameter.grad), full(parameter.detach())]
+            message = lambda text, p=parameter: f"{names[id(p)]}: {text}"
+            torch.testing.assert_close(found, [same.grad, same.detach()], rtol=tolerance, atol=tolerance, msg=message)
     outputs = whole(inputs[own]).detach()
     for parameter in pipeline.parameters():
         momentum = optimizers[1].state[parameter]["momentum_buffer"]
@@ -148,27 +144,17 @@ def sequence_parallel(mesh, schedule):
                 x = DTensor.from_local(x, mesh["tp"], [Replicate()]).redistribute(placements=[Shard(0)])
             return super().forward(x)
 
-    layers = blocks()
+    whole, layers = nn.Sequential(*blocks()), blocks()
     layers[0].__class__ = Enters
-    made = lambda layer: parallelize_module(layer, mesh["tp"], plan)
-    whole_loss = lambda output, target: squares(full(output), target)
-    trains_like_the_whole_model_with(whole_loss, mesh, schedule, made, layers)
-
-
-def trains_like_the_whole_model_with(loss, mesh, schedule, prepare, layers):
-    plain = [copy.deepcopy(layer) for layer in layers]
-    plain[0].__class__ = Block
-    whole = nn.Sequential(*plain)
-    made = [prepare(copy.deepcopy(layer)) for layer in layers]
+    made = [parallelize_module(layer, mesh["tp"], plan) for layer in layers]
+    loss = lambda output, target: squares(full(output), target)
     pipeline = cp.Pipeline(
         made, loss, cp.schedule(schedule, 2, 4), mesh=mesh["pp"], micro_batch_size=2, check_loss=False
     )
     torch.manual_seed(2)
     inputs, targets = torch.randn(2, 8, WIDTH).double()
     step = pipeline.step(inputs, targets)
-    expected = squares(whole(inputs), targets) / targets.numel()
-    expected.backward()
-    assert abs(step.loss - expected.item()) < 1e-12
+    assert abs(step.loss - backward_of_mean(whole, inputs, targets)) < 1e-12
     expect_gradients(pipeline, whole, step)
 
 
@@ -205,14 +191,8 @@ def shared_by_stages(mesh, schedule):
     for clip in (0.0, 0.1):
         inputs, targets = torch.randn(2, BATCH, WIDTH).double()
         step = pipeline.step(inputs, targets, clip=clip, optimizer=optimizers[1])
-        optimizers[0].zero_grad()
-        loss = squares(whole(inputs), targets) / targets.numel()
-        loss.backward()
-        norm = nn.utils.get_total_norm([p.grad for p in whole.parameters()]).item()
-        for parameter in whole.parameters():
-            parameter.grad.mul_(clip / (norm + 1e-6) if clip else 1)
-        optimizers[0].step()
-        assert abs(step.loss - loss.item()) < 1e-12 and abs(step.gradient_norm - norm) < 1e-12
+        loss, norm = plain_step(whole, optimizers[0], inputs, targets, clip)
+        assert abs(step.loss - loss) < 1e-12 and abs(step.gradient_norm - norm) < 1e-12
         expected = dict(whole.named_parameters(remove_duplicate=False))
         for layer in pipeline._layers.every:
             for name, parameter in layer.module.named_parameters():
@@ -314,7 +294,7 @@ def accumulated(mesh, schedule):
             torch.manual_seed(number)
             inputs, targets = torch.randn(2, BATCH, WIDTH).double()
             step = pipeline.step(inputs, targets, zero_gradients=number == 0, scale_loss=0.5)
-            (squares(whole(inputs), targets) / targets.numel() / 2).backward()
+            backward_of_mean(whole, inputs, targets, factor=0.5)
         expect_gradients(pipeline, whole, step)
 
 
@@ -374,22 +354,17 @@ def experts_of_a_group(mesh, schedule):
     for _ in range(STEPS):
         inputs, targets = torch.randn(2, 24, WIDTH).double()
         share = slice(12 * own, 12 * own + 12)
-        optimizers[0].zero_grad()
-        loss = squares(whole(inputs), targets) / targets.numel()
-        loss.backward()
+        loss, _ = plain_step(whole, optimizers[0], inputs, targets)
         mean = torch.tensor(pipeline.step(inputs[share], targets[share]).loss, dtype=torch.float64)
         distributed.all_reduce(mean, group=group)
-        assert abs(mean.item() / 2 - loss.item()) < 1e-12
-        expected = dict(whole.named_parameters())
+        assert abs(mean.item() / 2 - loss) < 1e-12
         for name, parameter in pipeline.named_parameters():
             if "router" in name:
                 distributed.all_reduce(parameter.grad, group=group)
             parameter.grad.div_(2)
+        optimizers[1].step()
         expect_gradients(pipeline, whole)
-        for optimizer in optimizers:
-            optimizer.step()
-        for name, parameter in pipeline.named_parameters():
-            torch.testing.assert_close(parameter, expected[name], rtol=1e-12, atol=1e-12, msg=name)
+        expect_values(pipeline, whole)
 
 
 class Ends(nn.Module):
@@ -450,25 +425,15 @@ def started_again(mesh, schedule):
             for model in (whole, nn.Sequential(*made)):
                 for name, parameter in model.named_parameters():
                     parameter.requires_grad_(number != 3 or name.startswith("3."))
-            optimizers[0].zero_grad()
-            loss = squares(whole(inputs), targets) / targets.numel()
-            loss.backward()
-            assert abs(pipeline.step(inputs, targets).loss - loss.item()) < 1e-12
+            loss, _ = plain_step(whole, optimizers[0], inputs, targets)
+            assert abs(pipeline.step(inputs, targets).loss - loss) < 1e-12
             pipeline.validate(torch.randn(BATCH, 7, WIDTH).double(), torch.randn(BATCH, 7, WIDTH).double())
-            expected = dict(whole.named_parameters())
+            optimizers[1].step()
             expect_gradients(pipeline, whole)
-            for optimizer in optimizers:
-                optimizer.step()
-            for name, parameter in pipeline.named_parameters():
-                same = expected[name.replace("module.", "")]
-                torch.testing.assert_close(full(parameter.detach()), same.detach(), rtol=1e-12, atol=1e-12, msg=name)
+            expect_values(pipeline, whole)
 
 
-def tensors_started_again(mesh, schedule):
-    started_again(mesh, schedule)
-
-
-def saved_in_one_layout_and_loaded_in_others(mesh):
+def saved_in_one_layout_and_loaded_in_others(mesh, schedule):
     """torch.distributed.checkpoint: from 2 x 2 tensor-parallel ranks to sharded ones, and to the plain model."""
     folder = os.environ["FOLDER"]
     adam = functools.partial(torch.optim.AdamW, lr=0.01)
@@ -477,47 +442,34 @@ def saved_in_one_layout_and_loaded_in_others(mesh):
     model = nn.Sequential(OrderedDict(zip("abcd", blocks(), strict=True)))
     for layer in model:
         tensor_parallel(mesh)(layer)
-    pipeline = cp.Pipeline(model, squares, cp.schedule("chimera", 2, 4), mesh=mesh["pp"])
+    pipeline = cp.Pipeline(model, squares, cp.schedule(schedule, 2, 4), mesh=mesh["pp"])
     optimizer = adam(pipeline.parameters())
     for _ in range(2):
         pipeline.step(inputs, targets, optimizer=optimizer)
-    assert "a.first.weight" in pipeline.state_dict() and "state.a.first.weight.exp_avg" in (
-        pipeline.optimizer_state_dict(optimizer)
-    )
     saved = {"model": pipeline.state_dict(), "optimizer": pipeline.optimizer_state_dict(optimizer)}
+    assert "a.first.weight" in saved["model"] and "state.a.first.weight.exp_avg" in saved["optimizer"]
     dcp.save(saved, checkpoint_id=folder)
     pipeline.step(inputs, targets, optimizer=optimizer)
-    after = [full(parameter.detach()) for parameter in pipeline.parameters()]
-    names = [name for name, _ in pipeline.named_parameters()]
 
     plain = nn.Sequential(OrderedDict(zip("abcd", blocks(seed=9), strict=True)))
     shards_of_tp = lambda layer: fully_shard(layer, mesh=mesh["tp"])
     other = nn.Sequential(OrderedDict(zip("abcd", map(shards_of_tp, blocks(seed=8)), strict=True)))
     second = cp.Pipeline(other, squares, cp.schedule("1f1b", 2, 4), mesh=mesh["pp"])
     optimizers = [adam(plain.parameters()), adam(second.parameters())]
+    flat = StateDictOptions(flatten_optimizer_state_dict=True)
+    of_plain = get_optimizer_state_dict(plain, optimizers[0], options=flat)
     states = [
-        {
-            "model": plain.state_dict(),
-            "optimizer": get_optimizer_state_dict(
-                plain, optimizers[0], options=StateDictOptions(flatten_optimizer_state_dict=True)
-            ),
-        },
+        {"model": plain.state_dict(), "optimizer": of_plain},
         {"model": second.state_dict(), "optimizer": second.optimizer_state_dict(optimizers[1])},
     ]
     for state in states:
         dcp.load(state, checkpoint_id=folder)
     second.load_optimizer_state_dict(optimizers[1], states[1]["optimizer"])
     second.step(inputs, targets, optimizer=optimizers[1])
-    flat = StateDictOptions(flatten_optimizer_state_dict=True)
     set_optimizer_state_dict(plain, optimizers[0], states[0]["optimizer"], options=flat)
-    (squares(plain(inputs), targets) / targets.numel()).backward()
-    optimizers[0].step()
-    expected = dict(plain.named_parameters())
-    for name, value in zip(names, after, strict=True):
-        torch.testing.assert_close(value, expected[name].detach(), rtol=1e-9, atol=1e-10, msg=name)
-    for name, parameter in second.named_parameters():
-        value = full(parameter.detach())
-        torch.testing.assert_close(value, expected[name].detach(), rtol=1e-9, atol=1e-10, msg=name)
+    plain_step(plain, optimizers[0], inputs, targets)
+    for each in (pipeline, second):
+        expect_values(each, plain, rtol=1e-9, atol=1e-10)
     refused(lambda: pipeline.save_checkpoint(folder), "layers have DTensors", cp.ConfigError)
     named = nn.Sequential(OrderedDict(zip("abcd", blocks(), strict=True))).state_dict()
     values = {name: torch.randn_like(value) for name, value in named.items()}
@@ -545,53 +497,38 @@ def groups_and_tensors_of_parts(mesh, schedule):
     trains_like_the_whole_model(mesh, schedule, tensor_parallel(mesh), data_parallel=2)
 
 
-TENSOR = (tensors_of_parts, sequence_parallel, shared_by_stages, llama_with_its_own_plan)
-TENSOR += (results_of_collectives, tensors_started_again)
-FOUR = {
-    tensors_of_parts: SCHEDULES,
-    sequence_parallel: ["1f1b", "chimera-zb"],
-    shared_by_stages: ["1f1b", "chimera"],
-    llama_with_its_own_plan: ["1f1b", "chimera-zb"],
-    sharded: SCHEDULES,
-    llama_sharded: ["1f1b", "chimera-zb"],
-    replicated: ["1f1b", "chimera-zb"],
-    mixed_precision: ["1f1b", "chimera-zb"],
-    recomputed: ["chimera-zb"],
-    accumulated: ["chimera"],
-    scaled: ["1f1b"],
-    experts_of_a_group: ["1f1b", "chimera"],
-    results_of_collectives: ["1f1b", "chimera", "chimera-zb"],
-    tensors_started_again: ["1f1b", "chimera-zb"],
-    started_again: ["1f1b", "chimera-zb"],
+# Sizes of the mesh, and the schedules of each case on it, by the number of ranks
+ON_RANKS = {
+    4: [
+        ({"pp": 2, "tp": 2}, {
+            tensors_of_parts: SCHEDULES,
+            shared_by_stages: ["1f1b", "chimera"],
+            results_of_collectives: ["1f1b", "chimera", "chimera-zb"],
+            **dict.fromkeys([sequence_parallel, llama_with_its_own_plan, started_again], ["1f1b", "chimera-zb"]),
+            saved_in_one_layout_and_loaded_in_others: ["chimera"],
+        }),
+        ({"pp": 2, "dp": 2}, {
+            sharded: SCHEDULES,
+            **dict.fromkeys([llama_sharded, replicated, mixed_precision, started_again], ["1f1b", "chimera-zb"]),
+            recomputed: ["chimera-zb"], accumulated: ["chimera"], scaled: ["1f1b"],
+            experts_of_a_group: ["1f1b", "chimera"],
+        }),
+    ],
+    8: [
+        ({"pp": 2, "dp": 2, "tp": 2}, {sharded_and_tensors_of_parts: SCHEDULES}),
+        ({"pp": 4, "tp": 2}, {groups_and_tensors_of_parts: ["1f1b", "chimera-zb"]}),
+    ],
 }
 
 
 def main():
     torch.set_num_threads(1)
     distributed.init_process_group("gloo")
-    wanted = os.environ.get("CASES", "").split()
-    if distributed.get_world_size() == 4:
-        mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("pp", "tp"))
-        data = init_device_mesh("cpu", (2, 2), mesh_dim_names=("pp", "dp"))
-        for case, schedules in FOUR.items():
-            if wanted and case.__name__ not in wanted:
-                continue
+    for sizes, cases in ON_RANKS[distributed.get_world_size()]:
+        mesh = init_device_mesh("cpu", tuple(sizes.values()), mesh_dim_names=tuple(sizes))
+        for case, schedules in cases.items():
             for schedule in schedules:
-                case(mesh if case in TENSOR else data, schedule)
-            say(case.__name__)
-        if not wanted or "saved" in wanted:
-            both = init_device_mesh("cpu", (2, 2), mesh_dim_names=("pp", "tp"))
-            saved_in_one_layout_and_loaded_in_others(both)
-            say(saved_in_one_layout_and_loaded_in_others.__name__)
-    else:
-        mesh = init_device_mesh("cpu", (2, 2, 2), mesh_dim_names=("pp", "dp", "tp"))
-        for schedule in SCHEDULES:
-            sharded_and_tensors_of_parts(mesh, schedule)
-        say(sharded_and_tensors_of_parts.__name__)
-        mesh = init_device_mesh("cpu", (4, 2), mesh_dim_names=("pp", "tp"))
-        for schedule in ("1f1b", "chimera-zb"):
-            groups_and_tensors_of_parts(mesh, schedule)
-        say(groups_and_tensors_of_parts.__name__)
+                case(mesh, schedule)
     distributed.destroy_process_group()
 
 

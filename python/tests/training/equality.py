@@ -1,7 +1,5 @@
 """Compares gradients of pipelines with the unpipelined model, on threads and on processes."""
 
-from dataclasses import dataclass
-
 import torch
 from hugging_face_models import bert, llama
 from models import convolutions, cross_entropy, perceptron
@@ -14,19 +12,8 @@ TOLERANCE = 1e-12  # float64; sums over micro-batches and replicas are added in 
 STAGES, BATCHES, WIDTH = 2, 4, 2
 
 
-@dataclass
-class Case:
-    """Layers for a schedule, and the unpipelined loss and gradients."""
-
-    layers: list
-    loss: object
-    inputs: torch.Tensor
-    targets: torch.Tensor
-    expected_loss: float
-    gradients: dict  # By id of the parameter
-
-
 def case(model, stages):
+    """Returns layers, loss function, samples, and the unpipelined loss and gradients, by id of the parameter."""
     torch.manual_seed(7)
     samples = BATCHES * WIDTH
     if model in ("perceptron", "convolutions"):
@@ -45,20 +32,20 @@ def case(model, stages):
     gradients = {id(p): p.grad for p in parameters if p.grad is not None}
     for parameter in parameters:
         parameter.grad = None
-    return Case(layers, loss, inputs, targets, value.item(), gradients)
+    return layers, loss, inputs, targets, value.item(), gradients
 
 
 def expect_equal(model, schedule):
     """Compares this process's gradients and the loss, with W = 2. Returns the number of gradients."""
     schedule = cp.schedule(schedule, STAGES, BATCHES)
-    made = case(model, schedule.stages)
-    pipeline = cp.Pipeline(made.layers, made.loss, schedule, data_parallel=WIDTH)
+    layers, loss, inputs, targets, expected, gradients = case(model, schedule.stages)
+    pipeline = cp.Pipeline(layers, loss, schedule, data_parallel=WIDTH)
     share = slice(pipeline.group * pipeline.batch_size, (pipeline.group + 1) * pipeline.batch_size)
-    step = pipeline.step(made.inputs[share], made.targets[share])
-    assert abs(step.loss - made.expected_loss) <= TOLERANCE * abs(made.expected_loss)
+    step = pipeline.step(inputs[share], targets[share])
+    assert abs(step.loss - expected) <= TOLERANCE * abs(expected)
     named = dict(pipeline.named_parameters())
-    assert named and pipeline.width * len(made.inputs[share]) == len(made.inputs)
+    assert named and pipeline.width * len(inputs[share]) == len(inputs)
     for name, parameter in named.items():
-        if id(parameter) in made.gradients:
-            torch.testing.assert_close(parameter.grad, made.gradients[id(parameter)], rtol=0, atol=TOLERANCE, msg=name)
-    return sum(id(parameter) in made.gradients for parameter in named.values())
+        if id(parameter) in gradients:
+            torch.testing.assert_close(parameter.grad, gradients[id(parameter)], rtol=0, atol=TOLERANCE, msg=name)
+    return sum(id(parameter) in gradients for parameter in named.values())

@@ -52,14 +52,6 @@ def gathered():
     return model
 
 
-def ends_after_step():
-    trained()
-
-
-def ends_after_gather():
-    gathered()
-
-
 def ends_after_validation():
     trained().validate(torch.ones(4, 6), torch.zeros(4, 6))
 
@@ -136,18 +128,12 @@ def ctrl_c_between_steps():
 
 INTERRUPTED = {-signal.SIGINT, 1, 3}  # 1 and 3: of guarded calls
 STATUSES = {  # Of the kinds, by rank
-    ends_after_step: [{0}, {0}],
-    ends_after_gather: [{0}, {0}],
-    ends_after_validation: [{0}, {0}],
-    ends_with_the_users_group: [{0}, {0}],
-    ends_after_destroying_the_group: [{0}, {0}],
-    ends_after_two_pipelines: [{0}, {0}],
-    ends_during_a_save: [{0}, {0}],
+    **dict.fromkeys((trained, gathered, ends_after_validation, ends_with_the_users_group), [{0}, {0}]),
+    **dict.fromkeys((ends_after_destroying_the_group, ends_after_two_pipelines, ends_during_a_save), [{0}, {0}]),
     exits: [{4}, {4}],
     exits_on_one_rank: [{3}, {0, 4}],
     raises: [{1}, {1}],
-    raises_on_one_rank: [{3}, {1}],
-    raises_in_a_layer: [{3}, {1}],
+    **dict.fromkeys((raises_on_one_rank, raises_in_a_layer), [{3}, {1}]),
     ctrl_c_in_steps: [INTERRUPTED, INTERRUPTED],
     ctrl_c_between_steps: [{-signal.SIGINT}, {-signal.SIGINT}],
 }
@@ -159,7 +145,6 @@ class InForkedRank(BaseException):
 
 
 def start(kind, rank, run, port, folder):
-    """Returns the process of a rank."""
     process = os.fork()
     if process:
         return process

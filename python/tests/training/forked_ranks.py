@@ -90,7 +90,6 @@ def serve():
 
 
 def run_asked(ranks, words, folder, output, variables, seconds):
-    """Runs a script in this process."""
     os.setsid()
     for number, name in enumerate(("/dev/null", f"{output}/1", f"{output}/2")):
         os.dup2(os.open(name, os.O_RDWR | os.O_CREAT), number)
@@ -110,14 +109,15 @@ def server():
 
 
 def forked(ranks, script, *arguments, seconds=100, folder=None, **variables):
-    """Runs a script on ranks, or with `ranks=0` a script that starts its own. Returns status and output."""
+    """Returns the output of a script on ranks, or with `ranks=0` of one that starts its own. All must succeed."""
     with tempfile.TemporaryDirectory() as output:
         asked = {"ranks": ranks, "words": [str(word) for word in (script, *arguments)], "seconds": seconds}
         asked |= {"folder": str(folder or Path.cwd()), "output": output, "variables": variables}
         print(json.dumps(asked), file=server().stdin, flush=True)
         status = int(server().stdout.readline())
-        printed = [Path(output, name).read_text() for name in ("1", "2")]
-    return subprocess.CompletedProcess(asked["words"], status, *printed)
+        printed, errors = (Path(output, name).read_text() for name in ("1", "2"))
+    assert status == 0, printed + errors
+    return printed
 
 
 if __name__ == "__main__":

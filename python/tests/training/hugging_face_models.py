@@ -68,7 +68,6 @@ MODELS = {
 
 
 def batch_of(name, samples=4):
-    """Returns inputs and targets."""
     if name == "vit":
         return {"pixel_values": torch.randn(samples, 3, 8, 8).double()}, torch.randint(5, (samples,))
     ids, mask = torch.randint(2, 31, (samples, 5)), torch.ones(samples, 5, dtype=torch.long)

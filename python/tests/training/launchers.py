@@ -17,8 +17,9 @@ JOB = {"SLURM_JOB_ID": str(os.getpid()), "SLURM_STEP_ID": "0"}
 
 
 def slurm(rank, hosts):
-    place = {"SLURM_PROCID": rank, "SLURM_STEP_NUM_TASKS": 2, "SLURM_STEP_NUM_NODES": hosts, **JOB}
-    return place | {"SLURM_LOCALID": rank if hosts == 1 else 0}
+    node, local, tasks = (0, rank, "2") if hosts == 1 else (rank, 0, "1(x2)")
+    place = {"SLURM_PROCID": rank, "SLURM_STEP_NUM_TASKS": 2, "SLURM_NODEID": node, "SLURM_LOCALID": local, **JOB}
+    return place | {"SLURM_STEP_TASKS_PER_NODE": tasks}
 
 
 def open_mpi(rank):

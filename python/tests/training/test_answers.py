@@ -1,16 +1,18 @@
 """Refusals that name what is wrong and the way out."""
 
 import multiprocessing
+import re
 import warnings
 
 import pytest
 import torch
 from models import perceptron, squares
 from torch import nn
-from users import refused, samples
+from users import Item, refused, samples
 
 import chimerapipe as cp
-from chimerapipe._launcher import LauncherError, place
+from chimerapipe import _built_for, _torch_version
+from chimerapipe._launcher import LauncherError, is_on_one_host, known_place, meeting, place, server
 
 
 class Masked(nn.Linear):
@@ -28,13 +30,8 @@ def test_a_layer_with_two_inputs_gets_a_hint():
         model = pipeline_of(layers)
         error = refused(lambda model=model: model.step(inputs, targets), "takes 2 values (hidden, mask)")
         assert "cp.KeyedLayer(layer, takes=['hidden', 'mask']" in str(error) and "(Masked)" in str(error)
-    layers = [cp.KeyedLayer(Masked(6, 6).double(), ["hidden", "mask"], "hidden", drops=["mask"]), First()]
+    layers = [cp.KeyedLayer(Masked(6, 6).double(), ["hidden", "mask"], "hidden", drops=["mask"]), Item("hidden")]
     pipeline_of(layers).step({"hidden": inputs, "mask": torch.ones_like(inputs)}, targets)
-
-
-class First(nn.Module):
-    def forward(self, values):
-        return values["hidden"]
 
 
 def test_several_positional_inputs_get_a_hint():
@@ -67,10 +64,7 @@ def test_sparse_gradients_are_mentioned():
 
 def test_layers_without_values_or_shapes_are_refused():
     with torch.device("meta"):
-        on_meta = nn.Linear(6, 6)
         refused(lambda: pipeline_of(perceptron(4).layers), "the default device is meta", cp.ConfigError)
-    words = "layer 1 (Linear) has 'weight' on the device meta, without values; make the layer outside"
-    refused(lambda: pipeline_of([nn.Linear(6, 6), on_meta]), words, cp.ConfigError)
     lazy = nn.Sequential(nn.LazyLinear(6), nn.Tanh())
     words = "layer 0 (Sequential): '0.weight' has no shape yet; call the layer once on a sample"
     refused(lambda: pipeline_of([lazy, nn.Linear(6, 6)]), words, cp.ConfigError)
@@ -78,13 +72,17 @@ def test_layers_without_values_or_shapes_are_refused():
     pipeline_of([lazy, nn.Linear(6, 6)]).step(torch.randn(4, 6), torch.randn(4, 6))
 
 
+STEP = {"SLURM_STEP_ID": "0", "SLURM_PROCID": "0", "SLURM_STEP_NUM_TASKS": "1", "SLURM_NODEID": "0"}
+STEP |= {"SLURM_LOCALID": "0", "SLURM_STEP_TASKS_PER_NODE": "1", "SLURM_JOB_ID": "3"}
+OPEN_MPI = {"OMPI_COMM_WORLD_RANK": "0", "OMPI_COMM_WORLD_LOCAL_RANK": "0"}
+OPEN_MPI |= {"OMPI_COMM_WORLD_SIZE": "4", "OMPI_COMM_WORLD_LOCAL_SIZE": "2"}
 ALONE = [
     {},
     {"WORLD_SIZE": "1"},
     {"WORLD_SIZE": "1", "RANK": "0", "SLURM_PROCID": "2", "SLURM_STEP_NUM_TASKS": "4"},
     {"SLURM_PROCID": "0", "SLURM_NTASKS": "8"},  # A batch script
-    {"SLURM_PROCID": "0", "SLURM_STEP_NUM_TASKS": "1", "PMIX_RANK": "0", "PMI_RANK": "0", "PMI_SIZE": "1"},
-    {"OMPI_COMM_WORLD_RANK": "0", "OMPI_COMM_WORLD_SIZE": "1", "PMIX_RANK": "0"},
+    {**STEP, "PMIX_RANK": "0", "PMI_RANK": "0", "PMI_SIZE": "1"},
+    {**OPEN_MPI, "OMPI_COMM_WORLD_SIZE": "1", "OMPI_COMM_WORLD_LOCAL_SIZE": "1", "PMIX_RANK": "0"},
     {"MASTER_ADDR": "localhost", "MASTER_PORT": "1"},
 ]
 TORCHS = {"RANK": "2", "WORLD_SIZE": "4", "MASTER_ADDR": "localhost", "MASTER_PORT": "29500"}
@@ -96,32 +94,54 @@ INCOMPLETE = [
     ({**TORCHS, "RANK": "x"}, "RANK is 'x'; expected a whole number"),
     ({**TORCHS, "WORLD_SIZE": "0"}, "WORLD_SIZE is '0'"),
     ({name: value for name, value in TORCHS.items() if name != "MASTER_PORT"}, "are set, but not MASTER_PORT"),
-    ({"SLURM_PROCID": "1", "SLURM_STEP_NUM_TASKS": "4"}, "SLURM_PROCID=1 of SLURM_STEP_NUM_TASKS=4: a launcher"),
-    ({"OMPI_COMM_WORLD_RANK": "0", "OMPI_COMM_WORLD_SIZE": "2"}, "OMPI_COMM_WORLD_RANK=0 of OMPI_COMM_WORLD_SIZE=2"),
-    ({"PMI_RANK": "0", "PMI_SIZE": "2"}, "PMI_RANK=0 of PMI_SIZE=2"),
-    ({"MV2_COMM_WORLD_RANK": "1", "MV2_COMM_WORLD_SIZE": "2"}, "MV2_COMM_WORLD_RANK=1"),
-    ({"FLUX_TASK_RANK": "1", "FLUX_JOB_SIZE": "2"}, "FLUX_TASK_RANK=1 of FLUX_JOB_SIZE=2"),
-    ({"PMIX_RANK": "0"}, "PMIX_RANK=0: a launcher started several"),
-    ({"PALS_RANKID": "3"}, "PALS_RANKID=3: a launcher started several"),
-    ({"ALPS_APP_PE": "0"}, "ALPS_APP_PE=0: a launcher started several"),
-    ({"HOROVOD_RANK": "0"}, "HOROVOD_RANK=0: a launcher started several"),
-    ({"OMPI_COMM_WORLD_RANK": "1"}, "OMPI_COMM_WORLD_RANK=1: a launcher started several"),
-    ({"SLURM_PROCID": "1", "SLURM_NTASKS": "2"}, "SLURM_PROCID=1: a launcher started several"),
+    *[
+        (signs, f"{next(iter(signs))} is '{next(iter(signs.values()))}': a launcher has started this process among")
+        for signs in (
+            {"SLURM_PROCID": "1", "SLURM_STEP_NUM_TASKS": "4"},
+            {"SLURM_PROCID": "1", "SLURM_NTASKS": "2"},
+            {"PMI_RANK": "0", "PMI_SIZE": "2"},
+            {"MV2_COMM_WORLD_RANK": "1", "MV2_COMM_WORLD_SIZE": "2"},
+            {"FLUX_TASK_RANK": "1", "FLUX_JOB_SIZE": "2"},
+            *({name: "3"} for name in ("PMIX_RANK", "PALS_RANKID", "ALPS_APP_PE", "HOROVOD_RANK")),
+        )
+    ],
+    ({"OMPI_COMM_WORLD_RANK": "0", "OMPI_COMM_WORLD_SIZE": "2"}, "OMPI_COMM_WORLD_LOCAL_RANK is not set, but OMPI"),
+    ({"OMPI_COMM_WORLD_RANK": "1"}, "OMPI_COMM_WORLD_SIZE is not set, but OMPI_COMM_WORLD_RANK is; a launcher sets"),
 ]
 
 
 def test_complete_variables_give_a_place():
     assert [place(variables) for variables in ALONE] == [(0, 1)] * len(ALONE)
     assert place(TORCHS) == place({**TORCHS, "LOCAL_RANK": "0", "PMIX_RANK": "1"}) == (2, 4)
+    assert place({**OPEN_MPI, "CHIMERA_RANK": "x", "NAME": "\udcff"}) == (0, 4)
+
+
+def test_ranks_meet_where_those_of_the_program_do():
+    step = STEP | {"SLURM_STEP_NUM_TASKS": "4", "SLURM_STEP_NODELIST": "n[07-10]"}
+    hosts, host = ({**step, "SLURM_STEP_TASKS_PER_NODE": each} for each in ("1(x4)", "4"))
+    assert meeting(known_place(hosts), hosts) == "tcp://n07:20051?rank=0&world_size=4"
+    assert re.search(r"/chimera-\d+/rendezvous-.*-python\?rank=0&", meeting(known_place(host), host))
+    assert [server(each) for each in (hosts, host, OPEN_MPI)] == [("n07", 20051), None, None]
+    assert [is_on_one_host(each) for each in (hosts, host, OPEN_MPI)] == [None, True, None]
+    words = "Open MPI has put 2 of 4 processes on this host, and no rendezvous address is set"
+    refused(lambda: meeting(known_place(OPEN_MPI), OPEN_MPI), words, LauncherError)
 
 
 @pytest.mark.parametrize(("variables", "words"), INCOMPLETE)
 def test_incomplete_variables_of_launchers_are_refused_by_name(variables, words, monkeypatch):
-    refused(lambda: place(variables), words, LauncherError)
+    error = refused(lambda: place(variables), words, LauncherError)
+    assert "CHIMERA_" not in str(error), "the package does not read them"
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
     refused(lambda: pipeline_of(perceptron(4).layers), words, cp.ConfigError)
     assert cp.plan("bert-48", workers=4, mini_batch=64, machine="p100-aries").best  # Needs no other process
+
+
+def test_another_torch_than_that_of_the_build_is_refused(monkeypatch):
+    _torch_version.require_same_torch()
+    monkeypatch.setattr(_built_for, "TORCH", "1.13")
+    error = refused(_torch_version.require_same_torch, "built for torch 1.13, but torch 2.", ImportError)
+    assert " is installed; install torch 1.13, or" in str(error)
 
 
 def alone(rank, told):

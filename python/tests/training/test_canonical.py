@@ -9,13 +9,12 @@ from test_pipeline import pipeline_of
 import chimerapipe as cp
 
 
-def bits(name, width, layers=8, stages=2, clip=0.0, **options):
+def bits(name, width, stages=2, clip=0.0, reduction="canonical", **options):
     torch.manual_seed(7)
-    example = perceptron(samples=16, layers=layers)
+    example = perceptron(samples=16, layers=8)
     example = type(example)([layer.float() for layer in example.layers], example.loss, example.inputs, example.targets)
-    pipeline = pipeline_of(
-        example, name, stages, 8 // width, micro_batch_size=2, data_parallel=width, reduction="canonical", **options
-    )
+    options |= {"micro_batch_size": 2, "data_parallel": width, "reduction": reduction}
+    pipeline = pipeline_of(example, name, stages, 8 // width, **options)
     step = pipeline.step(example.inputs.float(), example.targets.float(), clip=clip)
     return step, {name: parameter.grad.clone() for name, parameter in pipeline.named_parameters()}
 
@@ -38,17 +37,8 @@ def test_depth_recomputation_and_clipping_leave_the_bits():
     assert expected[0].gradient_norm > 0.01
     expect_equal(bits("chimera", width=1, stages=4, clip=0.01), expected)
     expect_equal(bits("zb-h1", width=2, clip=0.01, recompute=True), expected)
-    natural = bits_in_natural_order()
+    _, natural = bits("chimera", width=2, stages=4, clip=0.01, reduction="natural")
     assert any(not torch.equal(natural[name], gradient) for name, gradient in expected[1].items())
-
-
-def bits_in_natural_order():
-    torch.manual_seed(7)
-    example = perceptron(samples=16, layers=8)
-    layers = [layer.float() for layer in example.layers]
-    pipeline = cp.Pipeline(layers, example.loss, cp.schedule("chimera", 4, 4), micro_batch_size=2, data_parallel=2)
-    pipeline.step(example.inputs.float(), example.targets.float(), clip=0.01)
-    return {name: parameter.grad for name, parameter in pipeline.named_parameters()}
 
 
 def test_only_canonical_pipelines_use_deterministic_kernels():

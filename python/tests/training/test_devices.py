@@ -10,6 +10,7 @@ from equality import SCHEDULES
 from models import perceptron
 from test_pipeline import pipeline_of
 from torch import nn
+from users import refused
 
 import chimerapipe as cp
 
@@ -20,10 +21,8 @@ def refusal(layer=None, inputs=None, **options):
     example = perceptron(samples=4)
     if layer is not None:
         example.layers[1] = layer
-    with pytest.raises(cp.ConfigError) as raised:
-        pipeline_of(example, **options).step(example.inputs if inputs is None else inputs, example.targets)
-    assert "\n" not in str(raised.value)
-    return str(raised.value)
+    given = example.inputs if inputs is None else inputs
+    return str(refused(lambda: pipeline_of(example, **options).step(given, example.targets), "", cp.ConfigError))
 
 
 def test_what_lies_elsewhere_is_refused_in_one_line():
@@ -66,20 +65,17 @@ def test_processes_set_what_cuda_and_nccl_read_before_cuda_starts(monkeypatch):
     assert variables_where_cuda_starts(monkeypatch, 1) == [None, None, "1", None], "threads need none"
 
 
+def test_variables_that_come_too_late_are_named(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+    with pytest.warns(UserWarning, match="CUDA started before the pipeline; make .* run with .*CONNECTIONS=32"):
+        variables_where_cuda_starts(monkeypatch, 2)
+
+
 def test_communicators_get_few_blocks_and_a_stream_of_high_priority(monkeypatch):
-    class Group:
-        def __init__(self, *arguments):
-            self.options = arguments[3]
-
-        def eager_connect_single_device(self, device):
-            pass
-
-        class Options:
-            def __init__(self, **given):
-                self.given = given
-                self.config = SimpleNamespace()
-
-    monkeypatch.setattr(torch.distributed, "ProcessGroupNCCL", Group, raising=False)
+    connect = {"eager_connect_single_device": lambda device: None}
+    group = lambda store, rank, size, options: SimpleNamespace(options=options, **connect)
+    group.Options = lambda **given: SimpleNamespace(given=given, config=SimpleNamespace())
+    monkeypatch.setattr(torch.distributed, "ProcessGroupNCCL", group, raising=False)
     options = cp._processes.new_backend(None, 0, 2, torch.device("cuda"), 2).options
     assert options.given == {"is_high_priority_stream": True}
     assert options.config.max_ctas == 2
@@ -108,6 +104,32 @@ def test_a_process_that_sees_one_gpu_takes_it(monkeypatch):
         cp._devices.own_device("cuda", 8)
 
 
+def test_too_little_free_memory_is_refused_in_one_line(monkeypatch):
+    free = 300 << 20
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (free, 80 << 30))
+    cp._devices.require_margin(torch.device("cuda", 0))
+    free = 200 << 20
+    with pytest.raises(cp.ConfigError, match="^device cuda:0: a step leaves 200 MiB of memory free, 256 are needed"):
+        cp._devices.require_margin(torch.device("cuda", 0))
+
+
+def test_a_rank_is_bound_to_the_cores_near_its_gpu(monkeypatch, tmp_path):
+    near, bound = tmp_path / "0000:1b:00.0" / "local_cpulist", []
+    near.parent.mkdir()
+    near.write_text("0-1,3\n")
+    gpu = SimpleNamespace(pci_domain_id=0, pci_bus_id=0x1B, pci_device_id=0)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: gpu)
+    monkeypatch.setattr(cp._devices, "_PCI", str(tmp_path))
+    monkeypatch.setattr(os, "cpu_count", lambda: 4)
+    monkeypatch.setattr(os, "sched_setaffinity", lambda pid, cores: bound.append(cores))
+    for cores in ({0, 1, 2, 3}, {2, 3}):
+        monkeypatch.setattr(os, "sched_getaffinity", lambda pid, cores=cores: cores)
+        cp._devices.bind_near(torch.device("cuda", 0))
+    near.write_text("?")
+    cp._devices.bind_near(torch.device("cuda", 0))
+    assert bound == [{0, 1, 3}], "a launcher has bound the second one"
+
+
 def test_ranks_with_one_gpu_are_named(monkeypatch):
     monkeypatch.delenv("NCCL_HOSTID", raising=False)
     cp._devices.require_own_gpus(["a", "b", "c"])
@@ -115,6 +137,34 @@ def test_ranks_with_one_gpu_are_named(monkeypatch):
         cp._devices.require_own_gpus(["a", "b", "b"])
     monkeypatch.setenv("NCCL_HOSTID", "rank 1")
     cp._devices.require_own_gpus(["a", "b", "b"])
+
+
+def test_numbers_of_targets_are_summed_without_the_gpu(monkeypatch):
+    from chimerapipe import _run
+
+    class Processes:
+        world, joined = 2, False
+
+        def rows(self, row, dtype):
+            return torch.tensor([row, [5.0]], dtype=dtype)
+
+        def join_gpus(self, *_):
+            self.joined = True
+
+    sums, processes = [], Processes()
+    monkeypatch.setattr(_run, "uses_nccl", lambda device, world: True)
+    run = SimpleNamespace(_engine=SimpleNamespace(sum_targets=sums.append), _processes=processes)
+    run._layers, run._shape = SimpleNamespace(device="cuda"), SimpleNamespace(world=2, plan=None)
+    _run.Run._connect(run)
+    assert processes.joined and sums[0](3) == 8
+
+
+def test_steps_take_the_given_number_of_targets():
+    example = perceptron(samples=4)
+    pipeline = pipeline_of(example)
+    loss = pipeline.step(example.inputs, example.targets).loss
+    pipeline._run._engine.sum_targets(lambda count: 10.0 * example.targets.numel())
+    assert pipeline.step(example.inputs, example.targets).loss == pytest.approx(loss / 10, rel=1e-12)
 
 
 @needs_gpu

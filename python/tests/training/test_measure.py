@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from models import squares
 from torch import nn
 
 import chimerapipe as cp
@@ -23,7 +24,6 @@ def test_a_measured_partition_trains():
     layers = [nn.Sequential(nn.Linear(6, 6), nn.Tanh()) for _ in range(5)]
     schedule = cp.schedule("chimera", 2, 2)
     cut = cp.partition(cp.measure(layers, torch.randn(2, 6), repeats=1), schedule)
-    squares = lambda output, target: (output - target).square().sum()
     model = cp.Pipeline(layers, squares, schedule, micro_batch_size=2, partition=cut.layers)
     assert model.step(torch.randn(4, 6), torch.randn(4, 6)).loss > 0
 
@@ -34,7 +34,6 @@ def test_the_best_plan_of_profiled_layers_trains():
     assert sorted(profile.sizes) == [1, 4] and profile[0].weights == (6 * 6 + 6) * 4
     assert [costs[0].output for _, costs in sorted(profile.sizes.items())] == [6 * 4, 4 * 6 * 4]
     best = cp.plan(profile, workers=2, mini_batch=8, schedules=["chimera"], memory=1e9).best
-    squares = lambda output, target: (output - target).square().sum()
     model = cp.Pipeline(layers, squares, best.schedule, **best.pipeline_options())
     assert model.batch_size == 8
     assert model.step(torch.randn(8, 6), torch.randn(8, 6)).loss > 0

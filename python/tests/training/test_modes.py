@@ -112,63 +112,57 @@ def test_a_profiler_sees_all_ranks():
     assert counts["aten::addmm"] == 16 and counts["aten::tanh_backward"] == 16
 
 
+def noting(look):
+    """Returns a function that runs a step, of which layers and loss note their thread and what `look` returns in it.
+    It returns the results of `look` on the four threads."""
+    seen = set()
+
+    def note(value):
+        seen.add((threading.get_ident(), look()))
+        return value
+
+    class Notes(nn.Linear):
+        def forward(self, x):
+            return note(super().forward(x))
+
+    layers = [Notes(6, 6).double() for _ in range(4)]
+    model = cp.Pipeline(layers, lambda *given: note(squares(*given)), cp.schedule("1f1b", 4, 4))
+
+    def seen_in_a_step(inputs, targets):
+        seen.clear()
+        model.step(inputs, targets)
+        assert len({thread for thread, _ in seen}) == 4
+        return {found for _, found in seen}
+
+    return seen_in_a_step
+
+
 def test_context_variables_reach_all_ranks():
     variable = contextvars.ContextVar("variable", default=0)
-    seen = []
-
-    class Reads(nn.Linear):
-        def forward(self, x):
-            seen.append((threading.get_ident(), variable.get(), str(numpy.geterr()["over"])))
-            return super().forward(x)
-
-    def loss(output, target):
-        seen.append((threading.get_ident(), variable.get(), str(numpy.geterr()["over"])))
-        return squares(output, target)
-
-    model = cp.Pipeline([Reads(6, 6).double() for _ in range(4)], loss, cp.schedule("1f1b", 4, 4))
+    seen_in = noting(lambda: (variable.get(), str(numpy.geterr()["over"])))
     for value in (3, 4):
-        seen.clear()
         variable.set(value)
         with numpy.errstate(over="raise"):
-            model.step(*samples())
-        assert {found[1:] for found in seen} == {(value, "raise")} and len({found[0] for found in seen}) == 4
+            assert seen_in(*samples()) == {(value, "raise")}
 
 
 def test_a_default_device_reaches_layers_on_all_ranks():
-    devices = set()
-
-    class Makes(nn.Linear):
-        def forward(self, x):
-            devices.add((threading.get_ident(), torch.empty(1).device.type))
-            return super().forward(x)
-
-    model = cp.Pipeline([Makes(6, 6).double() for _ in range(4)], squares, cp.schedule("1f1b", 4, 4))
-    model.step(*samples())
-    devices.clear()
+    seen_in = noting(lambda: torch.empty(1).device.type)
     inputs, targets = samples()
+    assert seen_in(inputs, targets) == {"cpu"}
     with torch.device("meta"):
-        model.step(inputs, targets)
-    assert {device for _, device in devices} == {"meta"} and len(devices) == 4
+        assert seen_in(inputs, targets) == {"meta"}
 
 
 def test_settings_of_threads_reach_all_ranks():
     """The number of intra-op threads, and whether denormal numbers are flushed to zero."""
-    seen = set()
-
-    class Reads(nn.Linear):
-        def forward(self, x):
-            seen.add((threading.get_ident(), torch.get_num_threads(), float(torch.tensor(1e-30) * 1e-10) == 0))
-            return super().forward(x)
-
-    model = cp.Pipeline([Reads(6, 6).double() for _ in range(4)], squares, cp.schedule("1f1b", 4, 4))
+    seen_in = noting(lambda: (torch.get_num_threads(), float(torch.tensor(1e-30) * 1e-10) == 0))
     threads = torch.get_num_threads()
     for number, flushes in ((1, False), (2, True), (1, False)):
-        seen.clear()
         torch.set_num_threads(number)
         torch.set_flush_denormal(flushes)
         try:
-            model.step(*samples())
+            assert seen_in(*samples()) == {(number, flushes)}
         finally:
             torch.set_num_threads(threads)
             torch.set_flush_denormal(False)
-        assert {found[1:] for found in seen} == {(number, flushes)} and len({found[0] for found in seen}) == 4

@@ -7,24 +7,12 @@ import weakref
 
 import pytest
 import torch
-from equality import TOLERANCE
+from equality import MODELS, SCHEDULES, TOLERANCE, expect_equal
 from models import convolutions, perceptron, squares
 from torch import nn
+from users import Pair, refused, samples
 
 import chimerapipe as cp
-
-
-
-def expect_unpipelined(example, pipeline):
-    loss, gradients = example.unpipelined()
-    step = pipeline.step(example.inputs, example.targets)
-    assert step.loss == pytest.approx(loss, rel=TOLERANCE)
-    norm = torch.sqrt(sum((g**2).sum() for g in gradients.values())).item()
-    assert step.gradient_norm == pytest.approx(norm, rel=TOLERANCE)
-    named = dict(pipeline.named_parameters())
-    assert named.keys() == gradients.keys()
-    for name, expected in gradients.items():
-        torch.testing.assert_close(named[name].grad, expected, rtol=0, atol=TOLERANCE, msg=name)
 
 
 def pipeline_of(example, name="chimera", stages=4, micro_batches=4, parameters=None, **options):
@@ -32,10 +20,17 @@ def pipeline_of(example, name="chimera", stages=4, micro_batches=4, parameters=N
     return cp.Pipeline(example.layers, example.loss, schedule, **options)
 
 
+@pytest.mark.parametrize("model", MODELS)
+def test_gradients_of_every_schedule_are_those_of_the_whole_model(model):
+    """On rank threads; test_four_ranks.py tests processes."""
+    for schedule in SCHEDULES:
+        assert expect_equal(model, schedule) > 0, schedule
+
+
 def test_a_deleted_pipeline_is_freed_with_its_threads_and_copies():
     example = perceptron(samples=8)
     pipeline = pipeline_of(example, micro_batch_size=2)
-    expect_unpipelined(example, pipeline)
+    example.expect_unpipelined(pipeline)
     pipeline.validate(example.inputs, example.targets)
     freed = weakref.ref(pipeline)
     del pipeline
@@ -47,7 +42,7 @@ def test_a_deleted_pipeline_is_freed_with_its_threads_and_copies():
 def test_convolutions_with_and_without_recomputation(name):
     for recompute in (False, True):
         example = convolutions(samples=8)
-        expect_unpipelined(example, pipeline_of(example, name, 2, 4, micro_batch_size=2, recompute=recompute))
+        example.expect_unpipelined(pipeline_of(example, name, 2, 4, micro_batch_size=2, recompute=recompute))
 
 
 @pytest.mark.parametrize(
@@ -63,39 +58,24 @@ def test_the_chosen_stages_run_forward_again(choice, expected):
     assert pipeline.recomputed == expected
     pipeline.step(example.inputs, example.targets)
     calls[:] = [0] * 4
-    expect_unpipelined(example, pipeline)
+    example.expect_unpipelined(pipeline)
     assert [calls[index] - 4 - 1 for index in range(4)] == [4 * (index in expected) for index in range(4)]
 
 
 @pytest.mark.parametrize("choice", ["some", "auto", "attention", [4], [-1], [0, "b"], 3])
 def test_recomputation_of_what_there_is_not_is_refused(choice):
-    with pytest.raises(cp.ConfigError, match=r"recompute=.*stage numbers from 0 to 3") as refusal:
-        pipeline_of(perceptron(samples=4), recompute=choice)
-    assert ("cp.plan" in str(refusal.value)) == (choice == "auto")
-    assert ("only GPT-2, BERT and Llama" in str(refusal.value)) == (choice == "attention")
+    make = lambda: pipeline_of(perceptron(samples=4), recompute=choice)
+    words = str(refused(make, f"recompute={choice!r}: expected True, False, 'full', 'none', stage numbers from 0 to 3"))
+    assert ("cp.plan" in words, "only GPT-2, BERT and Llama" in words) == (choice == "auto", choice == "attention")
 
 
 def test_an_optimizer_of_torch_updates_all_copies_alike():
-    example = perceptron(samples=8)
-    alone = nn.Sequential(*copy.deepcopy(example.layers))
-    pipeline = pipeline_of(example, micro_batch_size=2)
-    optimizers = [torch.optim.AdamW(model.parameters(), lr=0.1) for model in (alone, pipeline)]
+    pair = Pair(perceptron(samples=8).layers, "chimera", stages=4, micro_batch_size=2)
     for _ in range(3):
-        optimizers[0].zero_grad()
-        loss = squares(alone(example.inputs), example.targets) / example.targets.numel()
-        loss.backward()
-        norm = torch.sqrt(sum((p.grad**2).sum() for p in alone.parameters()))
-        for parameter in alone.parameters():
-            parameter.grad *= min(1, 0.1 / (norm + 1e-6))
-        optimizers[0].step()
-        optimizers[1].zero_grad()  # Sets gradients to None; the next step attaches them again
-        step = pipeline.step(example.inputs, example.targets, optimizer=optimizers[1], clip=0.1)
-        assert step.loss == pytest.approx(loss.item(), rel=TOLERANCE)
-    state = pipeline.state_dict()
-    for name, value in alone.state_dict().items():
-        torch.testing.assert_close(state[name], value, rtol=1e-9, atol=1e-12)
+        pair.step(*samples(8), clip=0.1)
+        pair.optimizers[1].zero_grad()  # Sets gradients to None; the next step attaches them again
     copies = {}
-    for layer in pipeline._layers.every:
+    for layer in pair.pipeline._layers.every:
         for name, parameter in layer.module.named_parameters():
             assert torch.equal(copies.setdefault((layer.index, name), parameter), parameter)
 
@@ -155,47 +135,42 @@ def test_functions_with_weights_and_hooks_run_once(name):
     example = perceptron(samples=4)
     example.layers[1:3] = [ScaledLayer(), ScaledLayer()]
     pipeline = pipeline_of(example, name, 2, 4)
-    expect_unpipelined(example, pipeline)
+    example.expect_unpipelined(pipeline)
     Scaled.calls = 0
     pipeline.step(example.inputs, example.targets)
     assert Scaled.calls == 8
 
 
-def test_an_exception_of_a_module_comes_back_with_its_traceback():
-    class Broken(nn.Linear):
-        def forward(self, x):
-            if torch.is_grad_enabled():  # Not in the first forward
-                raise KeyError("deliberate")
-            return super().forward(x)
+class Refuses(torch.autograd.Function):
+    @staticmethod
+    def forward(context, x):
+        return x.clone()
 
+    @staticmethod
+    def backward(context, gradient):
+        raise KeyError("deliberate")
+
+
+class Broken(nn.Linear):
+    in_backward = False
+
+    def forward(self, x):
+        if torch.is_grad_enabled() and not self.in_backward:  # Not in the first forward
+            raise KeyError("deliberate")
+        return Refuses.apply(super().forward(x))
+
+
+@pytest.mark.parametrize("in_backward", [False, True])
+def test_an_exception_of_a_module_comes_back_with_its_traceback(in_backward):
     example = perceptron(samples=4)
     example.layers[2] = Broken(6, 6).double()
-    pipeline = pipeline_of(example)
+    example.layers[2].in_backward = in_backward
+    pipeline = pipeline_of(example, "zb-h1" if in_backward else "chimera")
     with pytest.raises(KeyError, match="deliberate") as raised:
         pipeline.step(example.inputs, example.targets)
     assert "raise KeyError" in str(raised.traceback[-1])
     with pytest.raises(Exception, match="failed before"):
         pipeline.step(example.inputs, example.targets)
-
-
-def test_an_exception_of_a_backward_comes_back_too():
-    class Refuses(torch.autograd.Function):
-        @staticmethod
-        def forward(context, x):
-            return x.clone()
-
-        @staticmethod
-        def backward(context, gradient):
-            raise KeyError("deliberate")
-
-    class Broken(nn.Linear):
-        def forward(self, x):
-            return Refuses.apply(super().forward(x))
-
-    example = perceptron(samples=4)
-    example.layers[2] = Broken(6, 6).double()
-    with pytest.raises(KeyError, match="deliberate"):
-        pipeline_of(example, "zb-h1").step(example.inputs, example.targets)
 
 
 @pytest.mark.parametrize(("name", "width"), [("1f1b", 1), ("zb-h1", 1), ("chimera", 2)])
@@ -221,17 +196,16 @@ def test_autocast_around_a_step_reaches_all_ranks(name, width):
         assert (parameter.grad - expected).norm() <= 0.03 * expected.norm(), parameter_name
 
 
-def refused(layer, words, **options):
+def refused_in_copies(layer, buffer):
     example = perceptron(samples=8)
     example.layers[1] = layer
-    with pytest.raises((Exception), match=words) as refusal:
-        pipeline_of(example, **options).step(example.inputs, example.targets)
-    assert "\n" not in str(refusal.value)
+    step = lambda: pipeline_of(example, micro_batch_size=2).step(example.inputs, example.targets)
+    assert str(refused(step, f"buffer '{buffer}.")).startswith("layer 1 ")
 
 
 def test_what_copies_would_do_differently_is_refused_by_name():
     norm = nn.Sequential(nn.Linear(6, 6), nn.BatchNorm1d(6)).double()
-    refused(norm, r"layer 1 .*buffer '1\.", micro_batch_size=2)
+    refused_in_copies(norm, "1")
     example = perceptron(samples=8)
     example.layers[1] = nn.Sequential(nn.Linear(6, 6), nn.BatchNorm1d(6), nn.Dropout(0.5)).double()
     pipeline_of(example, "1f1b", micro_batch_size=2).step(example.inputs, example.targets)
@@ -250,7 +224,7 @@ def test_running_statistics_are_those_of_the_plain_model():
             plain[1](plain[0](inputs))
         for buffer, expected in zip(example.layers[1].buffers(), plain[1].buffers(), strict=True):
             assert torch.equal(buffer, expected)
-    refused(nn.Sequential(nn.Linear(6, 6), instances).double(), r"layer 1 .*buffer '1\.1\.", micro_batch_size=2)
+    refused_in_copies(nn.Sequential(nn.Linear(6, 6), instances).double(), "1.1")
 
 
 def test_a_validation_returns_a_loss_that_is_not_finite():
@@ -261,35 +235,36 @@ def test_a_validation_returns_a_loss_that_is_not_finite():
     assert pipeline.validate(example.inputs, example.targets) == loss
 
 
-def test_other_refusals():
-    example = perceptron(samples=8)
-    with pytest.raises(Exception, match="8 samples, but a step of this process takes 4"):
-        pipeline_of(example).step(example.inputs, example.targets)
-
-
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
         ({"schedule": "1f1b"}, "schedule: got a str; use cp.schedule"),
         ({"loss": None}, "loss: got a NoneType; give a function"),
-        ({"partition": [1, 2, 2]}, r"^partition \[1, 2, 2\] must be 2 positive numbers"),
-        ({"micro_batch_size": 0}, "^micro_batch_size must be at least 1"),
+        ({"partition": [1, 2, 2]}, "partition [1, 2, 2] must be 2 positive numbers"),
+        ({"partition": "1,3"}, "partition: got the text '1,3'"),
+        ({"partition": [1.5, 2.5]}, "partition: got 1.5; give a whole number"),
+        ({"micro_batch_size": 0}, "micro_batch_size must be at least 1"),
+        ({"micro_batch_size": "2"}, "micro_batch_size: got '2'; give a whole number"),
+        ({"data_parallel": 1.5}, "data_parallel: got 1.5; give a whole number"),
         ({"layers": ["x", "y"]}, "layer 0 is a str; give an nn.Module, or a function"),
         ({"layers": [lambda: 3, lambda: 3]}, "layer 0: the factory returned a int, not an nn.Module"),
         ({"layers": nn.Linear(6, 6)}, "expected a model of transformers, not Linear"),
+        ({"layers": [torch.tanh, nn.Linear(6, 6)]}, "layer 0: tanh() fails: "),
+        ({"layers": [lambda x: x, nn.Linear(6, 6)]}, "give an nn.Module, or a function without arguments that"),
+        ({"layers": [nn.Linear(6, 6, dtype=torch.complex64), nn.Linear(6, 6)]}, "parameter 'weight' is complex64"),
+        ({"layers": [nn.Linear(6, 6).to(torch.float8_e4m3fn), nn.Linear(6, 6)]}, "'weight' is float8_e4m3fn"),
         ({"device": "gpu"}, "device gpu: expected cpu or cuda"),
     ],
 )
 def test_wrong_arguments_are_refused_in_pythons_words(arguments, words):
     usual = {"layers": perceptron(4).layers, "loss": squares, "schedule": cp.schedule("1f1b", 2, 4)}
-    with pytest.raises(cp.ConfigError, match=words) as refusal:
-        cp.Pipeline(**{**usual, **arguments})
-    assert "\n" not in str(refusal.value)
+    refused(lambda: cp.Pipeline(**{**usual, **arguments}), words, cp.ConfigError)
 
 
 def test_wrong_values_in_a_step_are_refused_in_pythons_words():
     example = perceptron(samples=4)
     for pipeline, inputs, error, words in (
+        (pipeline_of(example, "1f1b"), example.inputs[:3], cp.ConfigError, "3 samples, but a step of this process tak"),
         (pipeline_of(example, "1f1b"), [1, 2, 3, 4], cp.ConfigError, "inputs: got a list; give a tensor"),
         (pipeline_of(example, "1f1b", count=lambda target: 0.5), example.inputs, TypeError, "count returns a float"),
         (pipeline_of(example, "1f1b", count=lambda target: 0), example.inputs, Exception, "1: count is 0"),
@@ -302,4 +277,4 @@ def test_wrong_values_in_a_step_are_refused_in_pythons_words():
 def test_a_schedule_of_ones_own_trains():
     example = perceptron(samples=2)
     schedule = cp.Schedule(["0F0 0F1 0B0 0B1", "1F0 1B0 1F1 1B1"])
-    expect_unpipelined(example, cp.Pipeline(example.layers, example.loss, schedule))
+    example.expect_unpipelined(cp.Pipeline(example.layers, example.loss, schedule))

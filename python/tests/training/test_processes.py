@@ -10,16 +10,12 @@ import sys
 import time
 from pathlib import Path
 
-import pytest
 from forked_ranks import forked
-from users import CASES
-from users_ranks import OF_RANKS
 
 HERE = Path(__file__).parent
 EXAMPLES = HERE.parents[2] / "examples"
 BUSY = 8  # Extra seconds on a busy machine
 EXAMPLE = EXAMPLES / "first_pipeline.py"
-CASES_OF_RANKS = [case.__name__ for case in CASES + OF_RANKS]
 
 
 def run_python(*words, seconds=100, **variables):
@@ -49,18 +45,13 @@ def test_the_first_pipeline_learns_alike_under_torchrun_and_on_threads():
 
 
 def test_torch_runs_an_exported_schedule_to_the_same_losses():
-    run = forked(2, EXAMPLES / "side_by_side.py")
-    assert run.returncode == 0, run.stderr
-    pairs = re.findall(r"here ([0-9.]+), in torch ([0-9.]+)", run.stdout)
+    pairs = re.findall(r"here ([0-9.]+), in torch ([0-9.]+)", forked(2, EXAMPLES / "side_by_side.py"))
     assert len(pairs) == 5
-    assert all(abs(float(ours) - float(theirs)) < 2e-12 for ours, theirs in pairs), run.stdout
+    assert all(abs(float(ours) - float(theirs)) < 2e-12 for ours, theirs in pairs), pairs
 
 
 def test_two_ranks_do_what_users_do():
-    run = forked(2, HERE / "users_ranks.py", seconds=400)
-    assert run.returncode == 0, run.stderr
-    passed = sorted(line for line in run.stdout.splitlines() if line.startswith("rank "))
-    assert passed == sorted(f"rank {rank}: {name}" for rank in (0, 1) for name in CASES_OF_RANKS), run.stdout
+    forked(2, HERE / "users_ranks.py", seconds=400)
 
 
 def test_no_process_aborts_however_it_ends():

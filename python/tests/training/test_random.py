@@ -3,6 +3,7 @@
 import copy
 import itertools
 import random
+import warnings
 
 import numpy
 import pytest
@@ -29,15 +30,26 @@ class Drops(nn.Linear):
         return super().forward(x) * self.draw()
 
 
-class Own(nn.Linear):
-    """Skips itself with a generator of its own; mostly two forwards agree."""
+GENERATORS = [torch.Generator(), random.Random(3), numpy.random.default_rng(3)]
 
-    def __init__(self, make, draw, chance=0.01):
+
+class Rarely(nn.Linear):
+    """Skips itself with one of these generators; mostly two forwards agree."""
+
+    def __init__(self, number, kind):
         super().__init__(6, 6)
-        self.double().own, self.draw, self.chance = make(), draw, chance
+        own = GENERATORS[number]
+        self.double().held = {"attribute": own, "list": [own], "dict": {"a": own}}.get(kind)
+        self.draw = (lambda: drawn(own)) if kind == "variable" else None
 
     def forward(self, x):
-        return x if self.draw(self.own) < self.chance else super().forward(x)
+        held = self.held[0] if isinstance(self.held, list) else self.held
+        held = held["a"] if isinstance(held, dict) else held
+        return x if (self.draw() if self.draw else drawn(held)) < 0.01 else super().forward(x)
+
+
+def drawn(generator):
+    return float(torch.rand((), generator=generator)) if isinstance(generator, torch.Generator) else generator.random()
 
 
 class Counts(nn.Linear):
@@ -63,9 +75,7 @@ class Stored(nn.Module):
 CLOSED = torch.Generator().manual_seed(3)
 TABLE = itertools.count()
 DRAWN = [
-    (lambda: Own(torch.Generator, lambda own: torch.rand((), generator=own)), "from its generator 'own'"),
-    (lambda: Own(random.Random, lambda own: own.random()), "from its generator 'own'"),
-    (lambda: Own(numpy.random.default_rng, lambda own: own.random()), "from its generator 'own'"),
+    *((lambda number=number: Rarely(number, "attribute"), "from its generator 'held'") for number in range(3)),
     (lambda: Drops(lambda: torch.rand(1, generator=CLOSED).double()), "from its generator 'CLOSED'"),
     (lambda: Drops(lambda: next(TABLE)), "another result in a second forward"),
     (lambda: Counts(6, 6).double(), "another result in a second forward"),
@@ -87,11 +97,9 @@ def test_draws_that_a_repeated_forward_would_not_repeat_are_refused(make, words,
 def test_a_layer_that_writes_to_its_parameters_is_refused_in_replicas():
     layers = [nn.Embedding(9, 6, max_norm=1.0).double(), *perceptron(4).layers[:3]]
     ids, targets = torch.randint(9, (4,)), samples()[1]
-    refused(
-        lambda: cp.Pipeline(layers, squares, cp.schedule("chimera", 2, 4)).step(ids, targets),
-        "layer 0 (Embedding) writes to its parameter 'weight' in forward, as Embedding(max_norm=)",
-        cp.ConfigError,
-    )
+    replicas = cp.Pipeline(layers, squares, cp.schedule("chimera", 2, 4))
+    words = "layer 0 (Embedding) writes to its parameter 'weight' in forward, as Embedding(max_norm=)"
+    refused(lambda: replicas.step(ids, targets), words, cp.ConfigError)
     assert cp.Pipeline(layers, squares, cp.schedule("1f1b", 2, 4)).step(ids, targets).loss > 0
 
 
@@ -223,25 +231,17 @@ def test_a_resumed_run_with_dropout_equals_an_undisturbed_one(tmp_path):
     assert train(model, optimizer, 3) == expected
 
 
-GENERATORS = [torch.Generator(), random.Random(3), numpy.random.default_rng(3)]
-
-
-class Rarely(nn.Linear):
-    """Skips itself with one of these generators; mostly two forwards agree."""
-
-    def __init__(self, number, kind):
-        super().__init__(6, 6)
-        own = GENERATORS[number]
-        self.double().held = {"list": [own], "dict": {"a": own}}.get(kind)
-        self.draw = (lambda: drawn(own)) if kind == "variable" else None
-
-    def forward(self, x):
-        key = "a" if isinstance(self.held, dict) else 0
-        return x if (self.draw() if self.draw else drawn(self.held[key])) < 0.01 else super().forward(x)
-
-
-def drawn(generator):
-    return float(torch.rand((), generator=generator)) if isinstance(generator, torch.Generator) else generator.random()
+@pytest.mark.parametrize("kind", ["list", "variable"])
+def test_a_generator_of_several_layers_warns_once(kind):
+    layers = [Rarely(0, kind), *perceptron(4).layers[:2], Rarely(0, kind)]
+    with pytest.warns(UserWarning, match="layers 0, 3 draw from one generator, '(held|own).*other results") as caught:
+        model = cp.Pipeline(layers, squares, cp.schedule("1f1b", 2, 4))
+        model.step(*samples())
+        model.step(*(torch.randn(4, 3, 6).double() for _ in range(2)))  # Runs the first forwards again
+    assert len(caught) == 1
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        cp.Pipeline(layers[:3], squares, cp.schedule("1f1b", 1, 4)).step(*samples())
 
 
 @pytest.mark.parametrize("kind", ["list", "dict", "variable"])

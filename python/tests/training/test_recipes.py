@@ -10,9 +10,7 @@ from forked_ranks import forked
 from models import oracle
 
 PAGE = Path(__file__).parents[3] / "docs" / "bring_your_model.md"
-RECIPES = re.findall(
-    r"^## ([^\n]*)\n(?:(?!^## ).)*?^```python\n(.*?)^```", PAGE.read_text(), re.DOTALL | re.MULTILINE
-)
+RECIPES = re.findall(r"^## ([^\n]*)\n(?:(?!^## ).)*?^```python\n(.*?)^```", PAGE.read_text(), re.DOTALL | re.MULTILINE)
 
 
 ON_MESHES = [each for each in RECIPES if "init_device_mesh" in each[1]]
@@ -36,9 +34,8 @@ def test_a_recipe_runs_on_processes(title, program, tmp_path):
     """`python` starts them for the first recipe, as torchrun does for all."""
     recipe = tmp_path / "recipe.py"
     recipe.write_text(program)
-    run = forked(0 if title == ON_MESHES[0][0] else 4, recipe, folder=tmp_path)
-    assert run.returncode == 0, run.stderr
-    assert len(run.stdout.splitlines()) == 1 and float(run.stdout.split()[0]) > 0, run.stdout
+    printed = forked(0 if title == ON_MESHES[0][0] else 4, recipe, folder=tmp_path)
+    assert len(printed.splitlines()) == 1 and float(printed.split()[0]) > 0, printed
 
 
 def test_there_are_nine():

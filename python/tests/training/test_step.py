@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from models import perceptron, squares
+from models import backward_of_mean, perceptron, squares
 from torch import nn
 from users import SCHEDULES, refused, samples
 
@@ -50,7 +50,7 @@ def test_outputs_are_those_of_the_whole_model(schedule):
 def test_a_prediction_may_come_first():
     each = made("chimera")
     close(each.pipeline.predict(each.inputs), each.plain(each.inputs))
-    squares(each.plain(each.inputs), each.targets).div(each.targets.numel()).backward()
+    backward_of_mean(each.plain, each.inputs, each.targets)
     each.pipeline.step(each.inputs, each.targets)
     expect_gradients(each.pipeline, each.plain)
 
@@ -103,6 +103,61 @@ def test_micro_batches_that_are_already_cut(schedule):
         refused(lambda given=given: pipeline.step(cp.MicroBatches(given), cp.MicroBatches(wanted)), words)
 
 
+class Order(nn.Linear):
+    """Drops numbers, and notes the micro-batches in the order of its forwards."""
+
+    def forward(self, x):
+        self.seen.append(x[0, 0].item())
+        return nn.functional.dropout(super().forward(x), 0.3)
+
+
+@pytest.mark.parametrize(("schedule", "width"), [("1f1b", 1), ("chimera-zb", 1), ("zb-h1", 2)])
+def test_work_permutes_micro_batches_and_changes_no_result(schedule, width):
+    """Also of tensors, with several groups on threads."""
+    layers = [Order(6, 6).double() for _ in range(2)]
+    for layer in layers:
+        layer.seen = []
+    inputs, targets = samples(8 * width)
+    work = [1, 1, 1, 9, 1, 4, 1, 1] * width
+
+    def run(**options):
+        adapt = {"adapt": options.pop("adapt")} if "adapt" in options else {}
+        torch.manual_seed(3)
+        model = cp.Pipeline(layers, squares, cp.schedule(schedule, 2, 8), data_parallel=width, **adapt)
+        model.predict(inputs)
+        layers[0].seen.clear()
+        given = map(cp.MicroBatches, (inputs.split(1), targets.split(1))) if adapt else (inputs, targets)
+        step = model.step(*given, return_outputs=True, **options)
+        outputs = torch.cat(step.outputs) if adapt else step.outputs
+        return step, outputs, [p.grad.clone() for p in model.parameters()], list(layers[0].seen), model
+
+    expected, *numbers, order, model = run()
+    for options in ({"adapt": "documents"}, {"adapt": "none"}, {}):
+        step, *found, permuted, _ = run(work=work, **options)
+        assert (step.loss, step.gradient_norm) == pytest.approx((expected.loss, expected.gradient_norm), rel=1e-12)
+        assert step.losses == pytest.approx(expected.losses, rel=1e-12)
+        close(found, numbers)
+        if width == 1 and schedule == "1f1b":  # Its forwards on stage 0 are in one thread
+            assert (permuted != order) == (options.get("adapt") != "none")
+    assert model.validate(inputs, targets, return_outputs=True)[1].shape == inputs.shape
+    for given, words in [
+        (work[1:], f"work: {8 * width - 1} numbers for the {8 * width} micro-batches of this process"),
+        ([*work[1:], -1], f"work: micro-batch {8 * width - 1} has -1.0; give a finite number of at least 0"),
+        ([float("nan"), *work[1:]], "work: micro-batch 0 has nan"),
+        ([float("inf"), *work[1:]], "work: micro-batch 0 has inf"),
+        (["a", *work[1:]], "work: give a number for each micro-batch"),
+    ]:
+        refused(lambda given=given: model.step(inputs, targets, work=given), words, cp.ConfigError)
+    model.step(inputs, targets, work=work)  # It stays usable
+
+
+def test_what_cannot_be_adapted_is_refused():
+    each = made("1f1b", reduction="canonical")
+    refused(lambda: each.pipeline.step(each.inputs, each.targets, work=[1, 2, 3, 4]), "work: reduction='canonical'")
+    for given, words in (("all", "as `chimera train --adapt all` does"), ("fast", "got 'fast'; give 'documents' or")):
+        refused(lambda given=given: made(adapt=given), words, cp.ConfigError)
+
+
 def test_arguments_of_the_loss():
     weighted = lambda output, target, weight=1.0, power=2: (weight * (output - target).abs() ** power).sum()
     each = made("chimera", weighted)
@@ -127,20 +182,14 @@ def test_gradients_add_up_over_steps(schedule, ties):
         optimizers[0].zero_grad()
         for number in range(3):
             inputs, targets = samples()
-            (squares(plain(inputs), targets) / targets.numel() / 3).backward()
+            backward_of_mean(plain, inputs, targets, factor=1 / 3)
             last = number == 2
             step = pipeline.step(
-                inputs,
-                targets,
-                scale_loss=1 / 3,
-                zero_gradients=number == 0,
-                clip=0.01 if last else 0.0,
+                inputs, targets, scale_loss=1 / 3, zero_gradients=number == 0, clip=0.01 if last else 0.0,
                 optimizer=optimizers[1] if last else None,
             )
-        norm = nn.utils.get_total_norm([parameter.grad for parameter in plain.parameters()]).item()
+        norm = nn.utils.clip_grad_norm_(plain.parameters(), 0.01).item()
         assert step.gradient_norm == pytest.approx(norm, rel=1e-9) and norm > 0.01
-        for parameter in plain.parameters():
-            parameter.grad.mul_(0.01 / (norm + 1e-6))
         optimizers[0].step()
         for name, parameter in pipeline.named_parameters():
             torch.testing.assert_close(parameter, dict(plain.named_parameters())[name], rtol=1e-9, atol=1e-10)

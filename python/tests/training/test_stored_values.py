@@ -9,6 +9,7 @@ import torch
 from models import perceptron, squares
 from test_checkpoints import chimera
 from torch import nn
+from torch.optim import lr_scheduler
 from users import refused, samples
 
 import chimerapipe as cp
@@ -88,14 +89,8 @@ def test_views_with_lazy_bits_come_back(tmp_path):
 @pytest.mark.parametrize(
     "extra",
     [
-        {"a": 1, "b": [1.5, None, (True, "x")]},
-        b"\x00bytes\xff",
-        torch.arange(5, dtype=torch.int16),
-        {"t": torch.ones(2, 2).bfloat16(), 3: {1, 2}},
-        "text",
-        None,
-        torch.eye(3).to_sparse(),
-        Counter({30: 2}),
+        {"a": 1, "b": [1.5, None, (True, "x")]}, b"\x00bytes\xff", torch.arange(5, dtype=torch.int16),
+        {"t": torch.ones(2, 2).bfloat16(), 3: {1, 2}}, "text", None, torch.eye(3).to_sparse(), Counter({30: 2}),
     ],
     ids=repr,
 )
@@ -164,13 +159,11 @@ def test_state_of_optimizers_of_all_types_comes_back(tmp_path):
 
 
 SCHEDULERS = [
-    lambda o: torch.optim.lr_scheduler.MultiStepLR(o, [3, 5]),
-    torch.optim.lr_scheduler.ReduceLROnPlateau,
-    lambda o: torch.optim.lr_scheduler.OneCycleLR(o, max_lr=0.1, total_steps=10),
-    lambda o: torch.optim.lr_scheduler.CosineAnnealingWarmRestarts(o, 4),
-    lambda o: torch.optim.lr_scheduler.SequentialLR(
-        o, [torch.optim.lr_scheduler.ConstantLR(o), torch.optim.lr_scheduler.StepLR(o, 2)], milestones=[3]
-    ),
+    lambda o: lr_scheduler.MultiStepLR(o, [3, 5]),
+    lr_scheduler.ReduceLROnPlateau,
+    lambda o: lr_scheduler.OneCycleLR(o, max_lr=0.1, total_steps=10),
+    lambda o: lr_scheduler.CosineAnnealingWarmRestarts(o, 4),
+    lambda o: lr_scheduler.SequentialLR(o, [lr_scheduler.ConstantLR(o), lr_scheduler.StepLR(o, 2)], milestones=[3]),
 ]
 
 
@@ -180,7 +173,7 @@ def test_states_of_schedulers_come_back_in_extra(make, tmp_path):
         found = []
         for _ in range(steps):
             optimizer.step()
-            scheduler.step(*([1.0] if isinstance(scheduler, torch.optim.lr_scheduler.ReduceLROnPlateau) else []))
+            scheduler.step(*([1.0] if isinstance(scheduler, lr_scheduler.ReduceLROnPlateau) else []))
             found.append(optimizer.param_groups[0]["lr"])
         return found
 

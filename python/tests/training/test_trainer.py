@@ -20,18 +20,8 @@ oracle("transformers")
 oracle("accelerate")
 from accelerate.commands import launch  # noqa: E402
 from transformers import (  # noqa: E402
-    BertConfig,
-    BertForMaskedLM,
-    BertForSequenceClassification,
-    DefaultFlowCallback,
-    GPT2Config,
-    GPT2LMHeadModel,
-    PreTrainedTokenizerFast,
-    Qwen3Config,
-    Qwen3ForCausalLM,
-    Trainer,
-    TrainerCallback,
-    TrainingArguments,
+    BertConfig, BertForMaskedLM, BertForSequenceClassification, DefaultFlowCallback, GPT2Config, GPT2LMHeadModel,
+    PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM, Trainer, TrainerCallback, TrainingArguments,
 )
 
 import chimerapipe as cp  # noqa: E402
@@ -42,8 +32,7 @@ RECIPE = dict(RECIPES)["Trainer"]
 
 
 def test_losses_and_weights_equal_those_of_the_plain_trainer(tmp_path):
-    run = forked(0, PROGRAMS / "trainer_jobs.py", tmp_path, seconds=400)
-    assert run.returncode == 0, run.stdout + run.stderr
+    forked(0, PROGRAMS / "trainer_jobs.py", tmp_path, seconds=400)
 
 
 def test_the_recipe_runs_under_accelerate_launch(tmp_path):
@@ -51,10 +40,9 @@ def test_the_recipe_runs_under_accelerate_launch(tmp_path):
     told = 'print(f"rank {torch.distributed.get_rank()} of {torch.distributed.get_world_size()}")\n'
     (tmp_path / "recipe.py").write_text(RECIPE + told)
     flags = ["--multi_gpu", "--num_processes=2", "--num_machines=1", "--mixed_precision=no"]  # The recipe takes the CPU
-    run = forked(0, launch.__file__, *flags, "recipe.py", folder=tmp_path)
-    assert run.returncode == 0, run.stderr
-    assert run.stdout.count("'train_loss'") == 1
-    assert {"rank 0 of 2", "rank 1 of 2"} <= set(run.stdout.splitlines()), run.stdout
+    printed = forked(0, launch.__file__, *flags, "recipe.py", folder=tmp_path)
+    assert printed.count("'train_loss'") == 1
+    assert {"rank 0 of 2", "rank 1 of 2"} <= set(printed.splitlines()), printed
 
 
 def tokenizer_of(words):
@@ -65,9 +53,8 @@ def tokenizer_of(words):
     return PreTrainedTokenizerFast(tokenizer_object=made, pad_token="<pad>", eos_token="<eos>", mask_token="<mask>")
 
 
-def history(run, folder):
+def history(folder):
     """Returns the losses and norms that a run has logged, of updates and evaluations."""
-    assert run.returncode == 0, run.stderr
     newest = max(folder.glob("tuned/checkpoint-*"), key=lambda each: int(each.name.partition("-")[2]))
     logs = json.loads((newest / "trainer_state.json").read_text())["log_history"]
     return [each[name] for each in logs for name in ("loss", "grad_norm", "eval_loss") if name in each]
@@ -107,11 +94,8 @@ def files_of_tutorial(folder, model):
 def logs_of_tutorial(folder, given, ranks, name, program):
     shutil.copytree(given, folder / name)
     (folder / name / "program.py").write_text(program)
-    return history(forked(ranks, "program.py", folder=folder / name), folder / name)
-
-
-def gpt2_with_dropout():
-    return GPT2LMHeadModel(GPT2Config(n_layer=4, n_head=2, n_embd=16, vocab_size=20))
+    forked(ranks, "program.py", folder=folder / name)
+    return history(folder / name)
 
 
 def bert_with_dropout():
@@ -122,7 +106,10 @@ def bert_with_dropout():
 OF_MASKED_WORDS = (("AutoModelForCausalLM", "AutoModelForMaskedLM"), ("mlm=False", "mlm_probability=0.3"))
 
 
-@pytest.mark.parametrize(("make", "changes"), [(gpt2_with_dropout, ()), (bert_with_dropout, OF_MASKED_WORDS)])
+GPT2_WITH_DROPOUT = (lambda: small_model(n_layer=4, n_embd=16), ())
+
+
+@pytest.mark.parametrize(("make", "changes"), [GPT2_WITH_DROPOUT, (bert_with_dropout, OF_MASKED_WORDS)])
 def test_fine_tuning_with_dropout_has_equal_losses_by_all_schedules(make, changes, tmp_path):
     """Dropout is 0.1, and the collator of masked words draws. Three changed lines, on two processes and on threads."""
     torch.manual_seed(1)
@@ -140,8 +127,16 @@ def test_fine_tuning_with_dropout_has_equal_losses_by_all_schedules(make, change
         assert max(abs(a - b) / a for a, b in zip(logged[0], other, strict=True)) < 1e-5, logged  # float32
 
 
-def small_model():
-    return GPT2LMHeadModel(GPT2Config(n_layer=2, n_head=2, n_embd=8, vocab_size=20))
+def on_cpu(folder, **more):
+    return TrainingArguments(folder, use_cpu=True, report_to=[], **more)
+
+
+def small_model(**sizes):
+    return GPT2LMHeadModel(GPT2Config(**{"n_layer": 2, "n_head": 2, "n_embd": 8, "vocab_size": 20, **sizes}))
+
+
+def without_dropout():
+    return small_model(embd_pdrop=0, resid_pdrop=0, attn_pdrop=0)
 
 
 @pytest.mark.parametrize(
@@ -156,13 +151,13 @@ def small_model():
     ids=lambda each: each if isinstance(each, str) else "",
 )
 def test_arguments_that_cannot_work_are_refused_by_name(given, words, tmp_path):
-    arguments = TrainingArguments(tmp_path, use_cpu=True, report_to=[], **given)
+    arguments = on_cpu(tmp_path, **given)
     with pytest.raises(cp.ConfigError, match=words):
         PipelineTrainer(model=small_model(), args=arguments, schedule=cp.schedule("1f1b", 2, 1))
 
 
 def test_schedules_and_groups_that_do_not_fit_are_refused(tmp_path):
-    arguments = TrainingArguments(tmp_path, use_cpu=True, report_to=[], gradient_accumulation_steps=2)
+    arguments = on_cpu(tmp_path, gradient_accumulation_steps=2)
     with pytest.raises(cp.ConfigError, match="gradient_accumulation_steps is 2"):
         PipelineTrainer(small_model(), arguments, schedule=cp.schedule("1f1b", 2, 4))
     with pytest.raises(cp.ConfigError, match="data_parallel: got 2"):
@@ -175,7 +170,7 @@ def test_a_loss_of_a_subclass_is_refused(tmp_path):
             return super().compute_loss(model, inputs, **named) / 2
 
     with pytest.raises(cp.ConfigError, match="compute_loss: Weighted overrides it"):
-        Weighted(model=small_model(), args=TrainingArguments(tmp_path, use_cpu=True, report_to=[]))
+        Weighted(model=small_model(), args=on_cpu(tmp_path))
 
 
 def regression(samples, has_labels=True):
@@ -189,9 +184,7 @@ def regression(samples, has_labels=True):
 
 def test_predictions_equal_those_of_the_plain_trainer(tmp_path):
     model, data = regression(7, has_labels=False)
-    arguments = TrainingArguments(
-        tmp_path, use_cpu=True, report_to=[], per_device_train_batch_size=2, per_device_eval_batch_size=5
-    )
+    arguments = on_cpu(tmp_path, per_device_train_batch_size=2, per_device_eval_batch_size=5)
     expected = Trainer(model, arguments).predict(data)
     found = PipelineTrainer(model, arguments, schedule=cp.schedule("1f1b", 2, 1)).predict(data)
     assert found.predictions.shape == (7, 1) and found.label_ids is None
@@ -200,7 +193,7 @@ def test_predictions_equal_those_of_the_plain_trainer(tmp_path):
 
 def test_samples_that_the_loss_cannot_ignore_are_refused(tmp_path):
     model, data = regression(7)
-    arguments = TrainingArguments(tmp_path, use_cpu=True, report_to=[], per_device_train_batch_size=2)
+    arguments = on_cpu(tmp_path, per_device_train_batch_size=2)
     trainer = PipelineTrainer(model, arguments, train_dataset=data, schedule=cp.schedule("1f1b", 2, 1))
     with pytest.raises(cp.ConfigError, match="set dataloader_drop_last"):
         trainer.train()
@@ -208,35 +201,30 @@ def test_samples_that_the_loss_cannot_ignore_are_refused(tmp_path):
     assert abs(trainer.evaluate(data[:6])["eval_loss"] - expected) < 1e-5 * expected  # float32
 
 
-def test_trl_trains_by_a_pipeline(tmp_path):
-    trl, datasets, tokenizer = oracle("trl"), oracle("datasets"), tokenizer_of([f"w{n}" for n in range(18)])
-    rows = [{"input_ids": [1 + (k + n) % 19 for n in range(6 + k % 3)]} for k in range(16)]
-    arguments = trl.SFTConfig(
-        str(tmp_path),
-        use_cpu=True,
-        bf16=False,
-        gradient_checkpointing=False,
-        per_device_train_batch_size=2,
-        gradient_accumulation_steps=2,
-        max_steps=3,
-        save_strategy="no",
-        report_to=[],
-        disable_tqdm=True,
+COMMON_OF_TRL = {"use_cpu": True, "bf16": False, "gradient_checkpointing": False, "report_to": []}
+
+
+def tuned(bases, folder, rows, config, **more):
+    """Returns a trainer by TRL after its run."""
+    trl, datasets = oracle("trl"), oracle("datasets")
+    torch.manual_seed(1)
+    trainer = type("Tuner", bases, {})(
+        model=without_dropout().double(),
+        args=trl.SFTConfig(str(folder), **COMMON_OF_TRL, save_strategy="no", disable_tqdm=True, **config),
+        train_dataset=datasets.Dataset.from_list(rows),
+        processing_class=tokenizer_of([f"w{n}" for n in range(18)]),
+        **more,
     )
+    trainer.train()
+    return trainer
 
-    def weights(bases, **more):
-        torch.manual_seed(1)
-        no_dropout = {"embd_pdrop": 0, "resid_pdrop": 0, "attn_pdrop": 0}
-        model = GPT2LMHeadModel(GPT2Config(n_layer=2, n_head=2, n_embd=8, vocab_size=20, **no_dropout)).double()
-        data = datasets.Dataset.from_list(rows)
-        trainer = type("Tuner", bases, {})(
-            model=model, args=arguments, train_dataset=data, processing_class=tokenizer, **more
-        )
-        trainer.train()
-        return trainer.model.state_dict()
 
-    expected = weights((trl.SFTTrainer,))
-    found = weights((PipelineMixin, trl.SFTTrainer), schedule="chimera")
+def test_trl_trains_by_a_pipeline(tmp_path):
+    trl = oracle("trl")
+    rows = [{"input_ids": [1 + (k + n) % 19 for n in range(6 + k % 3)]} for k in range(16)]
+    given = tmp_path, rows, {"per_device_train_batch_size": 2, "gradient_accumulation_steps": 2, "max_steps": 3}
+    expected = tuned((trl.SFTTrainer,), *given).model.state_dict()
+    found = tuned((PipelineMixin, trl.SFTTrainer), *given, schedule="chimera").model.state_dict()
     worst = max(float((found[name] - value).abs().max()) for name, value in expected.items())
     assert worst < 1e-7, worst  # TRL adds up its losses in another way
 
@@ -252,7 +240,7 @@ def test_trl_trains_by_a_pipeline(tmp_path):
 )
 def test_arguments_of_other_trainers_are_refused_with_the_way_out(given, way_out, tmp_path):
     trl = oracle("trl")
-    arguments = TrainingArguments(tmp_path, use_cpu=True, report_to=[])
+    arguments = on_cpu(tmp_path)
     for base, name in ((Trainer, "Tuner"), (trl.SFTTrainer, "Tuner"), (trl.DPOTrainer, "DPOTrainer: its loss needs")):
         tuner = type("Tuner", (PipelineMixin, base), {})
         if base is trl.SFTTrainer and given in inspect.signature(base).parameters:
@@ -263,22 +251,13 @@ def test_arguments_of_other_trainers_are_refused_with_the_way_out(given, way_out
 
 
 def test_trl_adapts_and_formats_for_a_pipeline(tmp_path):
-    trl, datasets, peft = oracle("trl"), oracle("datasets"), oracle("peft")
-    common = {"use_cpu": True, "bf16": False, "gradient_checkpointing": False, "report_to": [], "disable_tqdm": True}
-    arguments = trl.SFTConfig(str(tmp_path), **common, max_steps=2, save_strategy="no", logging_steps=1)
+    trl, peft = oracle("trl"), oracle("peft")
     losses = []
     for bases, more in (((trl.SFTTrainer,), {}), ((PipelineMixin, trl.SFTTrainer), {"schedule": "chimera"})):
-        torch.manual_seed(1)
-        trainer = type("Tuner", bases, {})(
-            model=without_dropout().double(),
-            args=arguments,
-            train_dataset=datasets.Dataset.from_list([{"word": f"w{n}"} for n in range(16)]),
-            processing_class=tokenizer_of([f"w{n}" for n in range(18)]),
-            formatting_func=lambda row: f"w1 w2 {row['word']} w3",
-            peft_config=peft.LoraConfig(target_modules=["c_attn"], fan_in_fan_out=True),
-            **more,
-        )
-        trainer.train()
+        adapter = peft.LoraConfig(target_modules=["c_attn"], fan_in_fan_out=True)
+        more |= {"formatting_func": lambda row: f"w1 w2 {row['word']} w3", "peft_config": adapter}
+        rows = [{"word": f"w{n}"} for n in range(16)]
+        trainer = tuned(bases, tmp_path, rows, {"max_steps": 2, "logging_steps": 1}, **more)
         losses.append([each["loss"] for each in trainer.state.log_history if "loss" in each])
         trained = [name for name, parameter in trainer.model.named_parameters() if parameter.requires_grad]
         assert trained and all("lora" in name for name in trained)
@@ -288,26 +267,13 @@ def test_trl_adapts_and_formats_for_a_pipeline(tmp_path):
 def losses_and_weights(kind, data, folder, make=small_model, collator=None, accumulation=2, **more):
     torch.manual_seed(1)
     options = more.pop("arguments", {})
-    arguments = TrainingArguments(
-        folder,
-        use_cpu=True,
-        report_to=[],
-        per_device_train_batch_size=1,
-        gradient_accumulation_steps=accumulation,
-        logging_steps=1,
-        optim="sgd",
-        learning_rate=0.1,
-        lr_scheduler_type="constant",
-        **options,
+    arguments = on_cpu(
+        folder, per_device_train_batch_size=1, gradient_accumulation_steps=accumulation, logging_steps=1, optim="sgd",
+        learning_rate=0.1, lr_scheduler_type="constant", **options,
     )
     trainer = kind(make().double(), arguments, train_dataset=data, data_collator=collator, **more)
     trainer.train()
     return [each["loss"] for each in trainer.state.log_history if "loss" in each], trainer.model.state_dict()
-
-
-def without_dropout():
-    none = {"embd_pdrop": 0, "resid_pdrop": 0, "attn_pdrop": 0}
-    return GPT2LMHeadModel(GPT2Config(n_layer=2, n_head=2, n_embd=8, vocab_size=20, **none))
 
 
 def texts(count, labeled=True):
@@ -370,7 +336,6 @@ def test_losses_with_dropout_are_equal_over_schedules(tmp_path):
 def test_trainers_of_trl_with_other_losses_are_refused_by_name(tmp_path):
     trl = oracle("trl")
     cpo, orpo = (importlib.import_module(f"trl.experimental.{name}") for name in ("cpo", "orpo"))
-    common = {"use_cpu": True, "bf16": False, "gradient_checkpointing": False, "report_to": []}
     for kind, config, words in (
         (trl.DPOTrainer, trl.DPOConfig, "DPOTrainer: its loss needs more than one forward"),
         (trl.KTOTrainer, trl.KTOConfig, "KTOTrainer: its loss needs"),
@@ -382,7 +347,7 @@ def test_trainers_of_trl_with_other_losses_are_refused_by_name(tmp_path):
     ):
         tuner = type("Tuner", (PipelineMixin, kind), {})
         with pytest.raises(cp.ConfigError, match=words):
-            tuner(model=small_model(), args=config(str(tmp_path), **common), peft_config=None)
+            tuner(model=small_model(), args=config(str(tmp_path), **COMMON_OF_TRL), peft_config=None)
     with pytest.raises(cp.ConfigError, match="give gradient_checkpointing=False, and recompute=True to the trainer"):
         tuner(model=small_model(), args=trl.SFTConfig(str(tmp_path), use_cpu=True, bf16=False, report_to=[]))
 

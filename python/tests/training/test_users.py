@@ -120,10 +120,8 @@ def test_losses_that_are_no_sum_or_have_parameters_are_refused():
 
 def test_all_frozen_is_refused_and_validated():
     pair = Pair([layer.requires_grad_(False) for layer in perceptron(4).layers], "1f1b")
-    inputs, targets = samples()
-    refused(lambda: pair.pipeline.step(inputs, targets), "no parameter of any layer requires grad", cp.ConfigError)
-    expected = squares(pair.plain(inputs), targets).item() / targets.numel()
-    assert pair.pipeline.validate(inputs, targets) == pytest.approx(expected, rel=1e-12)
+    refused(lambda: pair.pipeline.step(*samples()), "no parameter of any layer requires grad", cp.ConfigError)
+    pair.validate(*samples())
 
 
 def test_refused_data_leave_the_pipeline_usable():
@@ -168,9 +166,8 @@ def test_layers_see_real_data_first():
 def test_inference_mode_does_not_spoil_a_pipeline():
     pair = Pair(perceptron(4).layers, "chimera")
     inputs, targets = samples()
-    expected = squares(pair.plain(inputs), targets).item() / targets.numel()
     with torch.inference_mode():
-        assert pair.pipeline.validate(inputs * 1, targets) == pytest.approx(expected, rel=1e-12)
+        pair.validate(inputs * 1, targets)
         made = inputs * 1
         refused(lambda: pair.pipeline.step(inputs, targets), "under inference_mode", cp.ConfigError)
         parameters = [copy.deepcopy(layer) for layer in perceptron(4).layers]
@@ -179,24 +176,6 @@ def test_inference_mode_does_not_spoil_a_pipeline():
     pair.pipeline.step(made, targets)
     assert parameters
     refused(lambda: cp.Pipeline(inference, squares, cp.schedule("gpipe", 1, 1)), "made under inference_mode")
-
-
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        ({"micro_batch_size": "2"}, "micro_batch_size: got '2'; give a whole number"),
-        ({"data_parallel": 1.5}, "data_parallel: got 1.5; give a whole number"),
-        ({"partition": "1,3"}, "partition: got the text '1,3'"),
-        ({"partition": [1.5, 2.5]}, "partition: got 1.5; give a whole number"),
-        ({"layers": [torch.tanh, nn.Linear(6, 6)]}, "layer 0: tanh() fails: "),
-        ({"layers": [lambda x: x, nn.Linear(6, 6)]}, "give an nn.Module, or a function without arguments that"),
-        ({"layers": [nn.Linear(6, 6, dtype=torch.complex64), nn.Linear(6, 6)]}, "parameter 'weight' is complex64"),
-        ({"layers": [nn.Linear(6, 6).to(torch.float8_e4m3fn), nn.Linear(6, 6)]}, "'weight' is float8_e4m3fn"),
-    ],
-)
-def test_wrong_arguments_have_one_line(arguments, words):
-    usual = {"layers": perceptron(4).layers, "loss": squares, "schedule": cp.schedule("1f1b", 2, 4)}
-    refused(lambda: cp.Pipeline(**{**usual, **arguments}), words, cp.ConfigError)
 
 
 def test_calls_on_two_threads_and_wrong_widths_have_one_line():

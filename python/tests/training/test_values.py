@@ -6,7 +6,7 @@ import pytest
 import torch
 from models import squares
 from torch import nn
-from users import SCHEDULES, Pair, Split, refused, samples, several_tensors
+from users import SCHEDULES, Item, Split, refused, samples, several_tensors
 
 import chimerapipe as cp
 from chimerapipe._messages import Layout, tensors_of
@@ -53,11 +53,6 @@ class Returns(nn.Linear):
         return self.function(super().forward(x), self.calls)
 
 
-class First(nn.Module):
-    def forward(self, values):
-        return values[0]
-
-
 @pytest.mark.parametrize(
     ("function", "words"),
     [
@@ -70,13 +65,13 @@ class First(nn.Module):
     ],
 )
 def test_values_that_no_message_carries_are_refused(function, words):
-    layers = [nn.Linear(6, 6).double(), Returns(function), First(), nn.Linear(6, 6).double()]
+    layers = [nn.Linear(6, 6).double(), Returns(function), Item(0), nn.Linear(6, 6).double()]
     pipeline = cp.Pipeline(layers, squares, cp.schedule("1f1b", 2, 4))
     refused(lambda: pipeline.step(*samples()), words, TypeError)
 
 
 def test_inputs_have_the_samples_of_a_step():
-    pipeline = cp.Pipeline([First(), nn.Linear(6, 6).double()], squares, cp.schedule("1f1b", 2, 4))
+    pipeline = cp.Pipeline([Item(0), nn.Linear(6, 6).double()], squares, cp.schedule("1f1b", 2, 4))
     inputs, targets = samples()
     pipeline.step((inputs, inputs), targets)
     refused(lambda: pipeline.step((inputs, inputs[:3]), targets), "inputs[1]: 3 samples, but", cp.ConfigError)

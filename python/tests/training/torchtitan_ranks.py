@@ -3,7 +3,6 @@
 torchtitan's parts come from its own functions; torch 2.11 cannot import its trainer and models.
 """
 
-import sys
 from types import SimpleNamespace
 
 import torch
@@ -98,6 +97,21 @@ def on_one_process(model):
     return numbers, evaluated
 
 
+SETTINGS = SimpleNamespace(
+    pipeline_parallel_microbatch_size=SAMPLES, module_fqns_per_model_part=None,
+    pipeline_parallel_first_stage_less_layers=1, pipeline_parallel_last_stage_less_layers=1,
+)
+
+
+def pipelined(schedule, model, mesh, batch_size=MICRO_BATCHES * SAMPLES, loss_fn=loss_fn, **given):
+    """Calls the function of pipelining() as torchtitan does."""
+    return pipelining(schedule)(
+        model, parallel_dims=SimpleNamespace(get_mesh=lambda name: {"pp": mesh}[name]), parallelism=SETTINGS,
+        training=SimpleNamespace(local_batch_size=batch_size), device=torch.device("cpu"),
+        model_config=SimpleNamespace(layers=range(6)), loss_fn=loss_fn, **given,
+    )
+
+
 def on_a_pipeline(schedule, mesh):
     """Trains as torchtitan does, with two calls of the schedule for an update."""
     with torch.device("meta"):
@@ -108,24 +122,8 @@ def on_a_pipeline(schedule, mesh):
         asked.append(sorted(settings))
         return part
 
-    pipeline, parts, has_first, has_last = pipelining(schedule)(
-        whole,
-        parallel_dims=SimpleNamespace(get_mesh=lambda name: {"pp": mesh}[name]),
-        training=SimpleNamespace(local_batch_size=MICRO_BATCHES * SAMPLES),
-        parallelism=SimpleNamespace(
-            pipeline_parallel_microbatch_size=SAMPLES,
-            module_fqns_per_model_part=None,
-            pipeline_parallel_first_stage_less_layers=1,
-            pipeline_parallel_last_stage_less_layers=1,
-        ),
-        compile_config=None,
-        ac_config=None,
-        dump_folder="",
-        device=torch.device("cpu"),
-        model_config=SimpleNamespace(layers=range(6)),
-        parallelize_fn=parallelize_fn,
-        loss_fn=loss_fn,
-    )
+    more = {"compile_config": None, "ac_config": None, "dump_folder": "", "parallelize_fn": parallelize_fn}
+    pipeline, parts, has_first, has_last = pipelined(schedule, whole, mesh, **more)
     names = ["ac_config", "compile_config", "dump_folder", "parallel_dims", "parallelism", "training"]
     assert asked == [names] * len(parts)
     torch.manual_seed(1)
@@ -146,9 +144,7 @@ def on_a_pipeline(schedule, mesh):
         call(
             arg_mbs=[(inputs, positions / 7) for inputs, _, positions in given] if has_first else None,
             kwarg_mbs=[{"positions": positions / 2, "mask": Mask()} for _, _, positions in given],
-            target_mbs=[labels for _, labels, _ in given] if has_last else None,
-            losses=losses,
-            **more,
+            target_mbs=[labels for _, labels, _ in given] if has_last else None, losses=losses, **more,
         )
         return float(torch.sum(torch.stack(losses))) if has_last else None
 
@@ -177,7 +173,6 @@ def main():
         for part in parts:
             for name, value in part.state_dict().items():
                 assert torch.allclose(value, weights[name], rtol=0, atol=1e-12), (schedule, name)
-    sys.stdout.write(f"rank {distributed.get_rank()} equal\n")  # In one piece: ranks share the output
 
 
 if __name__ == "__main__":

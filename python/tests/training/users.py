@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import numpy
 import torch
 from equality import TOLERANCE
-from models import perceptron, squares
+from models import backward_of_mean, perceptron, plain_step, squares
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
@@ -33,24 +33,21 @@ class Pair:
         self.make = make
         self.optimizers = None
 
-    def step(self, inputs, targets, clip=0.0):
-        """Trains both on the same samples and compares loss, norm, gradients and values."""
+    def step(self, inputs, targets, clip=0.0, **options):
+        """Trains both on the same samples and compares loss, norm, gradients and values. Returns the step."""
         if self.optimizers is None:
             self.optimizers = [self.make(list(self.plain.parameters())), self.make(list(self.pipeline.parameters()))]
-        for parameter in self.plain.parameters():
-            parameter.grad = None
-        loss = squares(self.plain(inputs), targets) / targets.numel()
-        loss.backward()
-        trained = [p for p in self.plain.parameters() if p.grad is not None]
-        norm = torch.sqrt(sum((p.grad**2).sum() for p in trained)).item()
-        if 0 < clip < norm:
-            for parameter in trained:
-                parameter.grad *= clip / (norm + 1e-6)
-        self.optimizers[0].step()
-        step = self.pipeline.step(inputs, targets, optimizer=self.optimizers[1], clip=clip)
-        assert abs(step.loss - loss.item()) <= TOLERANCE * abs(loss.item()), (step.loss, loss.item())
+        loss, norm = plain_step(self.plain, self.optimizers[0], inputs, targets, clip)
+        step = self.pipeline.step(inputs, targets, optimizer=self.optimizers[1], clip=clip, **options)
+        assert abs(step.loss - loss) <= TOLERANCE * abs(loss), (step.loss, loss)
         assert abs(step.gradient_norm - norm) <= 1e-10 * norm, (step.gradient_norm, norm)
         self.expect_equal()
+        return step
+
+    def validate(self, inputs, targets):
+        expected = squares(self.plain(inputs), targets).item() / targets.numel()
+        loss = self.pipeline.validate(inputs, targets)
+        assert abs(loss - expected) <= TOLERANCE * abs(expected), (loss, expected)
 
     def expect_equal(self):
         expected = self.plain.state_dict()
@@ -153,6 +150,15 @@ def refused(call, words, kind=Exception):
     raise AssertionError(f"not refused: {words}")
 
 
+class Item(nn.Module):
+    def __init__(self, key):
+        super().__init__()
+        self.key = key
+
+    def forward(self, values):
+        return values[self.key]
+
+
 class Skips(nn.Linear):
     """Uses its weights only for some micro-batches."""
 
@@ -251,7 +257,7 @@ def gradients_around_other_lengths(schedule):
         optimizers[0].zero_grad()
         for number in range(3):
             inputs, targets = samples()
-            (squares(pair.plain(inputs), targets) / targets.numel()).backward()
+            backward_of_mean(pair.plain, inputs, targets)
             pair.pipeline.step(inputs, targets, zero_gradients=number == 0)
             pair.pipeline.validate(*(longer if number < 2 else samples()))
             pair.pipeline.predict(longer[0])

@@ -1,25 +1,20 @@
-"""Cases of users on two ranks. Prints a line for each that passes on a rank."""
+"""Cases of users on two ranks."""
 
-import contextlib
 import copy
+import functools
 import os
-import sys
 import tempfile
+from unittest import mock
 
 import torch
-from models import perceptron, squares
+from models import perceptron, plain_step, squares
 from test_stored_values import DTYPES, HoldsMore, bits, example
 from torch import nn
-from users import CASES, SCHEDULES, Later, Pair, Shift, refused, samples
+from users import CASES, SCHEDULES, Item, Later, Pair, Shift, refused, samples
 
 import chimerapipe as cp
 
 RANK = int(os.environ.get("RANK", 0))
-
-
-def say(words):
-    sys.stdout.write(f"rank {os.environ['RANK']}: {words}\n")  # One write, so that lines of ranks do not mix
-    sys.stdout.flush()
 
 
 def shared_folder():
@@ -91,9 +86,8 @@ def changed_copies_are_found():
     if RANK == 1:
         with torch.no_grad():
             made.state_dict()["0.0.weight"].add_(1e-9)
-    cp._run._CHECK_COPIES_EVERY, before = 1, cp._run._CHECK_COPIES_EVERY
-    refused(lambda: made.step(*samples()), "stage 0: the replicas on ranks 0 and 1 hold different values")
-    cp._run._CHECK_COPIES_EVERY = before
+    with mock.patch.object(cp._run, "_CHECK_COPIES_EVERY", 1):
+        refused(lambda: made.step(*samples()), "stage 0: the replicas on ranks 0 and 1 hold different values")
 
 
 def other_samples():
@@ -112,7 +106,7 @@ def other_samples():
         for call in (made.step, made.validate):
             refused(lambda call=call, given=given: call(*given), name + words, cp.ConfigError)
         made.step(inputs[:4], targets[:4])
-    keyed = [cp.KeyedLayer(perceptron(4).layers[0], "x", "x", drops=["mask"]), Takes(), *perceptron(4).layers[:2]]
+    keyed = [cp.KeyedLayer(perceptron(4).layers[0], "x", "x", drops=["mask"]), Item("x"), *perceptron(4).layers[:2]]
     made = pipeline(keyed)
     masks = torch.arange(4) + RANK
     refused(lambda: made.step({"x": inputs[:4], "mask": masks}, targets[:4]), "inputs: ranks 0 and 1 " + words)
@@ -123,11 +117,6 @@ def other_samples():
         made.step(inputs[:4], targets[:4])
     refused(lambda: [made.step(inputs[own], targets[own]) for _ in range(100)], words)
     assert made._run.steps == 63
-
-
-class Takes(nn.Module):
-    def forward(self, values):
-        return values["x"]
 
 
 def equal_samples_of_groups():
@@ -174,33 +163,22 @@ def sharded_tensors():
 
 def scaled_alike():
     """An overflow on one rank skips the update on all; without it, results equal those without a scaler."""
-    layers = perceptron(4).layers
-    plain = Pair(layers, "1f1b", lambda parameters: torch.optim.SGD(parameters, lr=0.1))
+    pair = Pair(perceptron(4).layers, "1f1b", lambda parameters: torch.optim.SGD(parameters, lr=0.1))
+    pair.step(*samples())
     scaler = torch.amp.GradScaler("cpu", init_scale=4.0)
-    optimizer = torch.optim.SGD(plain.pipeline.parameters(), lr=0.1)
+    step = functools.partial(pair.pipeline.step, *samples(), optimizer=pair.optimizers[1], scaler=scaler)
     if RANK == 1:
-        hook = layers[3][0].weight.register_hook(lambda gradient: gradient * torch.inf)
-    before = {name: value.clone() for name, value in plain.pipeline.state_dict().items()}
-    inputs, targets = samples()
-    assert plain.pipeline.step(inputs, targets, optimizer=optimizer, scaler=scaler).skipped
-    assert scaler.get_scale() == 2.0
-    assert all(torch.equal(before[name], value) for name, value in plain.pipeline.state_dict().items())
+        hook = pair.layers[3][0].weight.register_hook(lambda gradient: gradient * torch.inf)
+    before = {name: value.clone() for name, value in pair.pipeline.state_dict().items()}
+    assert step().skipped and scaler.get_scale() == 2.0
+    assert all(torch.equal(before[name], value) for name, value in pair.pipeline.state_dict().items())
     if RANK == 1:
         hook.remove()
-    loss = squares(plain.plain(inputs), targets) / targets.numel()
-    loss.backward()
-    done = plain.pipeline.step(inputs, targets, optimizer=optimizer, scaler=scaler)
-    assert abs(done.loss - loss.item()) < 1e-12 and not done.skipped
-    for name, parameter in plain.pipeline.named_parameters():
-        expected = dict(plain.plain.named_parameters())[name]
-        torch.testing.assert_close(parameter.grad, expected.grad, rtol=1e-9, atol=1e-12)
+    assert not pair.step(*samples(), scaler=scaler).skipped
     scaler._growth_interval = 3 + RANK
     if RANK == 1:
         scaler.update(8.0)
-    refused(
-        lambda: plain.pipeline.step(inputs, targets, optimizer=optimizer, scaler=scaler),
-        "scale: 2.0 on rank 0, but 8.0 on rank 1",
-    )
+    refused(step, "scale: 2.0 on rank 0, but 8.0 on rank 1")
 
 
 def resumed_with_dropout():
@@ -343,11 +321,8 @@ def two_pipelines_over_the_same_layers():
     optimizers = [torch.optim.SGD(model.parameters(), lr=0.1) for model in (plain, first, second)]
 
     def train(model, optimizer):
-        optimizers[0].zero_grad()
-        loss = squares(plain(inputs), targets) / targets.numel()
-        loss.backward()
-        optimizers[0].step()
-        assert abs(model.step(inputs, targets, optimizer=optimizer).loss - loss.item()) < 1e-12
+        loss, _ = plain_step(plain, optimizers[0], inputs, targets)
+        assert abs(model.step(inputs, targets, optimizer=optimizer).loss - loss) < 1e-12
 
     for _ in range(2):
         inputs, targets = samples()
@@ -381,7 +356,7 @@ def dropout_as_on_threads():
         return made, torch.optim.SGD(made.parameters(), lr=0.01, momentum=0.9)
 
     if RANK == 0:
-        with alone():
+        with mock.patch.object(cp._processes, "place", lambda: (0, 1)):  # Rank threads
             made, optimizer = trainer("chimera")
             told = [train(made, optimizer, batches[:2])]
             made.save_checkpoint(folder, optimizer=optimizer)
@@ -420,17 +395,6 @@ def a_rank_without_trained_parameters():
     assert bool(dict(pair.pipeline.named_parameters())) == (RANK == 1)
 
 
-@contextlib.contextmanager
-def alone():
-    """Pipelines of this process have rank threads."""
-    place = cp._processes.place
-    cp._processes.place = lambda: (0, 1)
-    try:
-        yield
-    finally:
-        cp._processes.place = place
-
-
 OF_RANKS = [different_arguments, equal_buffers, changed_copies_are_found, planned_alike, other_samples]
 OF_RANKS += [equal_samples_of_groups, scaled_alike, resumed_with_dropout, dropout_as_on_threads, other_calls_of_ranks]
 OF_RANKS += [a_rank_without_trained_parameters, two_pipelines_over_the_same_layers, sharded_tensors, gathered_types]
@@ -444,11 +408,9 @@ def main():
         for schedule in SCHEDULES:
             torch.manual_seed(3)
             case(schedule)
-        say(case.__name__)
     for case in OF_RANKS:
         torch.manual_seed(3)
         case()
-        say(case.__name__)
 
 
 if __name__ == "__main__":

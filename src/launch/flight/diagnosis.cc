@@ -6,13 +6,12 @@
 #include <algorithm>
 #include <array>
 #include <ctime>
-#include <nlohmann/json.hpp>
 #include <numeric>
 #include <span>
-#include <string_view>
 #include <utility>
 
 #include "core/json.h"
+#include "core/mapped.h"
 
 namespace chimera {
 namespace {
@@ -137,11 +136,10 @@ std::string place_of(const RankFinding& rank) {
 }
 
 std::string waited_for(const Diagnosis& diagnosis, const std::vector<int>& ranks) {
-  std::vector<std::string> texts;
-  for (const int rank : ranks) {
-    texts.push_back(fmt::format("rank {} ({})", rank, place_of(diagnosis.ranks[static_cast<std::size_t>(rank)])));
-  }
-  return fmt::format("{}", fmt::join(texts, ", "));
+  const auto text_of = [&](int rank) {
+    return fmt::format("rank {} ({})", rank, place_of(diagnosis.ranks[static_cast<std::size_t>(rank)]));
+  };
+  return fmt::format("{}", fmt::join(mapped(ranks, text_of), ", "));
 }
 
 std::span<const FlightEvent> last_of(const Events& events, std::size_t count) {
@@ -155,11 +153,10 @@ double seconds_before(std::int64_t end, const FlightEvent& event) {
 Json findings_json(const Diagnosis& diagnosis, const Flight& flight, std::size_t events) {
   Json ranks = Json::array();
   for (const RankFinding& rank : diagnosis.ranks) {
-    Json last = Json::array();
     const Events record = flight.ranks[static_cast<std::size_t>(rank.rank)].value_or(Events{});
-    for (const FlightEvent& event : last_of(record, events)) {
-      last.push_back({{"seconds_before_end", seconds_before(end_of(flight), event)}, {"at", to_text(event.progress)}});
-    }
+    const auto last = mapped(last_of(record, events), [&](const FlightEvent& event) {
+      return Json{{"seconds_before_end", seconds_before(end_of(flight), event)}, {"at", to_text(event.progress)}};
+    });
     ranks.push_back({{"rank", rank.rank},
                      {"at", rank.at ? Json(to_text(*rank.at)) : Json()},
                      {"step", rank.at ? Json(rank.at->step) : Json()},

@@ -8,10 +8,6 @@
 //
 //   rank 0 waits for rank 1  ->  rank 1 waits for rank 3  ->  rank 3 is at 1B3: the culprit
 
-#include <optional>
-#include <string>
-#include <vector>
-
 #include "launch/flight/flight_record.h"
 
 namespace chimera {
@@ -20,9 +16,9 @@ namespace chimera {
 struct RankFinding {
   int rank = 0;
   std::optional<RankProgress> at = {};  ///< Empty if the rank left no record
-  double seconds = 0;                   ///< Time from the beginning of this activity to the job's end
-  std::vector<int> waits_for = {};      ///< Ranks; empty if it waits for none
-  bool is_absent = false;               ///< Whether the rank was lost before, and the job went on without it
+  double seconds = 0;  ///< From the beginning of this activity to the verdict; without one, to the last event
+  std::vector<int> waits_for = {};  ///< Ranks; empty if it waits for none
+  bool is_absent = false;           ///< Whether the rank was lost before, and the job went on without it
 };
 
 /// The rank that stopped the job, and the last activities of all ranks.

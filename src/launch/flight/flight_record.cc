@@ -6,21 +6,17 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <fmt/format.h>
 #include <algorithm>
 #include <array>
 #include <atomic>
-#include <cstddef>
 #include <cstring>
 #include <ctime>
-#include <filesystem>
 #include <fstream>
-#include <nlohmann/json.hpp>
 #include <type_traits>
 #include <utility>
 
 #include "core/clock.h"
-#include "core/error.h"
+#include "core/console.h"
 #include "core/files.h"
 #include "core/host_name.h"
 #include "core/json.h"
@@ -34,9 +30,23 @@ struct nlohmann::adl_serializer<chimera::Id<Tag, Rep>> {
   }
 };
 
+template <class Value>
+struct nlohmann::adl_serializer<std::optional<Value>> {
+  static void to_json(nlohmann::json& json, const std::optional<Value>& value) {
+    json = value ? nlohmann::json(*value) : nlohmann::json();
+  }
+  static void from_json(const nlohmann::json& json, std::optional<Value>& value) {
+    if (!json.is_null()) value = json.get<Value>();
+  }
+};
+
 namespace chimera {
 
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(GroupWorker, group, worker)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(FlightJob, schedule, ranks, sums, tensor_parallel, planned_step_seconds,
+                                                planned_ops, planned_by)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(FlightVerdict, reason, culprit, op, nanoseconds, unix_seconds, host,
+                                                others_share, busiest_other)
 
 namespace {
 
@@ -70,31 +80,6 @@ namespace fs = std::filesystem;
 constexpr const char* kJobName = "job.json";
 constexpr const char* kVerdictName = "verdict.json";
 constexpr int kMaxRecordedRanks = 1 << 16;
-
-FlightJob job_of(const nlohmann::json& json) {
-  FlightJob job{.schedule = json.at("schedule"),
-                .ranks = json.at("ranks"),
-                .sums = json.at("sums"),
-                .tensor_parallel = std::max<std::int64_t>(json.value("tensor_parallel", std::int64_t{1}), 1),
-                .planned_step_seconds = json.at("planned_step_seconds"),
-                .planned_ops = json.at("planned_ops"),
-                .planned_by = json.value("planned_by", "")};
-  if (job.ranks.empty() || job.ranks.size() > kMaxRecordedRanks) throw ConfigError("has no ranks, or too many");
-  return job;
-}
-
-FlightVerdict verdict_of(const nlohmann::json& json) {
-  FlightVerdict verdict{.reason = json.at("reason"),
-                        .op = json.at("op"),
-                        .nanoseconds = json.at("nanoseconds"),
-                        .unix_seconds = json.value("unix_seconds", std::int64_t{0}),
-                        .host = json.value("host", "")};
-  if (!json.at("culprit").is_null()) verdict.culprit = json.at("culprit").get<int>();
-  if (const auto share = json.find("others_share"); share != json.end() && !share->is_null())
-    verdict.others_share = share->get<double>();
-  verdict.busiest_other = json.value("busiest_other", "");
-  return verdict;
-}
 
 /// Accepts the folder itself or the run's folder, newest records first.
 fs::path find_folder(const std::string& path) {
@@ -187,6 +172,14 @@ void record_flight(const RankProgress& progress) {
   if (current_recorder != nullptr) current_recorder->note(progress);
 }
 
+void try_flight(const std::string& folder, const std::function<void()>& task, const std::string& who) {
+  try {
+    if (!folder.empty()) task();
+  } catch (const Error& error) {
+    print_message("{}--flight-record: {}", who, error.what());
+  }
+}
+
 std::string flight_path(const std::string& folder, int rank) {
   return fmt::format("{}/rank-{:04}.flight", folder, rank);
 }
@@ -225,28 +218,16 @@ void begin_flight(const std::string& folder, const FlightJob& job) {
 }
 
 void write_flight_job(const std::string& folder, const FlightJob& job) {
-  const nlohmann::json json = {{"version", 2},
-                               {"schedule", job.schedule},
-                               {"ranks", job.ranks},
-                               {"sums", job.sums},
-                               {"tensor_parallel", job.tensor_parallel},
-                               {"planned_step_seconds", job.planned_step_seconds},
-                               {"planned_ops", job.planned_ops},
-                               {"planned_by", job.planned_by}};
+  nlohmann::json json = job;
+  json["version"] = 2;
   write_whole((fs::path(folder) / kJobName).string(), json_text(json) + "\n");
 }
 
 void write_verdict(const std::string& folder, const FlightVerdict& verdict) {
-  const nlohmann::json json = {{"reason", verdict.reason},
-                               {"culprit", verdict.culprit ? nlohmann::json(*verdict.culprit) : nlohmann::json()},
-                               {"op", verdict.op},
-                               {"nanoseconds", verdict.nanoseconds},
-                               {"unix_seconds", static_cast<std::int64_t>(std::time(nullptr))},
-                               {"host", host_name()},
-                               {"others_share", verdict.others_share ? nlohmann::json(*verdict.others_share) : nullptr},
-                               {"busiest_other", verdict.busiest_other}};
-  const std::string text = json_text(json);
-  write_whole((fs::path(folder) / kVerdictName).string(), text + "\n");
+  FlightVerdict noted = verdict;
+  noted.unix_seconds = std::time(nullptr);
+  noted.host = host_name();
+  write_whole((fs::path(folder) / kVerdictName).string(), json_text(nlohmann::json(noted)) + "\n");
 }
 
 void remove_flight(const std::string& folder) {
@@ -262,11 +243,14 @@ Flight read_flight_folder(const std::string& path) {
   const fs::path folder = find_folder(path);
   Flight flight{.folder = folder.string()};
   try {
-    flight.job = job_of(read_json(read_whole(folder / kJobName)));
-    if (path_exists(folder / kVerdictName)) flight.verdict = verdict_of(read_json(read_whole(folder / kVerdictName)));
+    flight.job = read_json(read_whole(folder / kJobName)).get<FlightJob>();
+    if (path_exists(folder / kVerdictName))
+      flight.verdict = read_json(read_whole(folder / kVerdictName)).get<FlightVerdict>();
   } catch (const nlohmann::json::exception& error) {
     reject("{}: {} or {} is damaged ({})", flight.folder, kJobName, kVerdictName, error.what());
   }
+  if (flight.job.ranks.empty() || flight.job.ranks.size() > kMaxRecordedRanks || flight.job.tensor_parallel < 1)
+    reject("{}: {} has no ranks, or too many", flight.folder, kJobName);
   for (std::size_t rank = 0; rank < flight.job.ranks.size(); ++rank) {
     try {
       flight.ranks.emplace_back(read_flight(flight_path(flight.folder, static_cast<int>(rank))));

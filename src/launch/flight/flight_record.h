@@ -6,10 +6,8 @@
 // what (job.json) and, after a failure, which rank it blames (verdict.json). `chimera diagnose` (diagnosis.h) reads the
 // folder. A job that succeeds removes it.
 
-#include <cstdint>
+#include <functional>
 #include <optional>
-#include <string>
-#include <vector>
 
 #include "core/file_descriptor.h"
 #include "launch/flight/rank_progress.h"
@@ -32,8 +30,7 @@ class FlightRecorder {
  public:
   /// Creates the file and allocates all of it, so that note() cannot fail. Throws Error if the system refuses.
   explicit FlightRecorder(const std::string& path);
-  FlightRecorder(const FlightRecorder&) = delete;
-  FlightRecorder& operator=(const FlightRecorder&) = delete;
+  FlightRecorder& operator=(FlightRecorder&&) = delete;
   ~FlightRecorder();
 
   /// Records that this activity begins now.
@@ -49,7 +46,7 @@ class FlightRecorder {
 /// a file that is not a flight record.
 [[nodiscard]] std::vector<FlightEvent> read_flight(const std::string& path);
 
-/// Sets the recorder of the calling thread; null: none.
+/// Sets the recorder of the calling thread, which borrows it; null: none.
 void set_flight_recorder(FlightRecorder* recorder);
 /// Adds an event to the recorder of the calling thread, if any. note_progress() (progress.h) calls it.
 void record_flight(const RankProgress& progress);
@@ -84,6 +81,9 @@ struct FlightVerdict {
   std::string busiest_other = {};  ///< The process that used most of it (core/core_use.h); may be empty
 };
 
+/// Calls `task` unless `folder`, of flight records, is empty. Its errors only cause messages, which name `who`: a
+/// recorder that fails must not end a run that works.
+void try_flight(const std::string& folder, const std::function<void()>& task, const std::string& who = "");
 /// Returns `folder`/rank-0003.flight.
 [[nodiscard]] std::string flight_path(const std::string& folder, int rank);
 

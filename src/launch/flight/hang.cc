@@ -4,10 +4,11 @@
 
 #include <fmt/format.h>
 #include <algorithm>
+#include <condition_variable>
 #include <ctime>
+#include <mutex>
 #include <numeric>
 #include <tuple>
-#include <utility>
 
 #include "core/console.h"
 #include "core/error.h"
@@ -99,23 +100,16 @@ std::string describe_hang(const StuckRank& stuck, HangWatch::Duration pause) {
 ThreadHangWatch::ThreadHangWatch(int ranks, std::chrono::milliseconds hang, std::chrono::milliseconds hang_at_start,
                                  bool waits_idle, bool records_steps)
     : page_(ranks), ranks_(ranks), watch_(hang, hang_at_start, records_steps), waits_idle_(waits_idle) {
-  if (hang.count() > 0) thread_ = std::thread([this] { run(); });
+  if (hang.count() > 0) thread_ = std::jthread([this](const std::stop_token& stopped) { run(stopped); });
 }
 
-ThreadHangWatch::~ThreadHangWatch() {
-  {
-    const std::scoped_lock lock(mutex_);
-    is_over_ = true;
-  }
-  over_.notify_one();
-  if (thread_.joinable()) thread_.join();
-}
-
-void ThreadHangWatch::run() {
+void ThreadHangWatch::run(const std::stop_token& stopped) {
   std::vector<int> all(static_cast<std::size_t>(ranks_));
   std::iota(all.begin(), all.end(), 0);
-  std::unique_lock lock(mutex_);
-  while (!over_.wait_for(lock, watch_.interval(), [&] { return is_over_; })) {
+  std::mutex mutex;
+  std::unique_lock lock(mutex);
+  std::condition_variable_any over;  // Notified by the request to stop
+  while (over.wait_for(lock, stopped, watch_.interval(), [] { return false; }), !stopped.stop_requested()) {
     HangWatch::Observation now = observe(page_, all);
     if (waits_idle_) now.work.push_back(std::chrono::microseconds(std::clock()));  // as POSIX counts: of all threads
     if (watch_.update(HangWatch::Clock::now(), now)) end_hang();

@@ -7,9 +7,6 @@
 // are threads.
 
 #include <chrono>
-#include <condition_variable>
-#include <cstdint>
-#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
@@ -30,9 +27,9 @@ class HangWatch {
 
   /// State of the ranks at one time.
   struct Observation {
-    std::vector<std::uint64_t> counts = {};  ///< [rank]: number of its progress notes so far
+    std::vector<std::uint64_t> counts = {};  ///< [observed rank]: number of its progress notes so far
     bool in_steps = false;                   ///< Whether all ranks are in Phase::Steps
-    std::vector<Duration> work = {};         ///< CPU time so far, by process; empty if waiting ranks use CPU time, too
+    std::vector<Duration> work = {};         ///< [process]: CPU time so far; empty if waiting ranks use CPU time, too
     std::int64_t step = 0;                   ///< Lowest step of all ranks; 0: unknown
     bool is_waiting_for_disk = false;        ///< Whether a rank is in an uninterruptible sleep
     bool is_stopped = false;                 ///< Whether a signal has stopped a rank
@@ -103,31 +100,25 @@ class ThreadHangWatch {
   /// steps have no progress notes (HangWatch).
   ThreadHangWatch(int ranks, std::chrono::milliseconds hang, std::chrono::milliseconds hang_at_start, bool waits_idle,
                   bool records_steps);
-  ThreadHangWatch(const ThreadHangWatch&) = delete;
-  ThreadHangWatch& operator=(const ThreadHangWatch&) = delete;
-  ~ThreadHangWatch();
+  ThreadHangWatch& operator=(ThreadHangWatch&&) = delete;
 
   /// Scope of a rank's thread: its calls of note_progress() count in this watch.
   class Rank {
    public:
     Rank(ThreadHangWatch& watch, int rank);
-    Rank(const Rank&) = delete;
-    Rank& operator=(const Rank&) = delete;
+    Rank& operator=(Rank&&) = delete;
     ~Rank();
   };
 
  private:
-  void run();
+  void run(const std::stop_token& stopped);
   [[noreturn]] void end_hang() const;
 
   ProgressPage page_;
   int ranks_;
   HangWatch watch_;
   bool waits_idle_;
-  std::mutex mutex_;
-  std::condition_variable over_;
-  bool is_over_ = false;
-  std::thread thread_;  // last member, because it uses the others
+  std::jthread thread_;  // last member, because it uses the others
 };
 
 }  // namespace chimera

@@ -7,7 +7,6 @@
 #include <array>
 #include <atomic>
 #include <cstring>
-#include <optional>
 #include <type_traits>
 
 #include "core/error.h"

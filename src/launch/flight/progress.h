@@ -6,9 +6,6 @@
 
 #include <sys/types.h>
 
-#include <cstdint>
-#include <utility>
-
 #include "core/file_descriptor.h"
 #include "launch/flight/rank_progress.h"
 

@@ -5,9 +5,6 @@
 // each rank. The flight recorder (flight_record.h) stores thousands of earlier ones. Messages about hangs and failures
 // name the activity.
 
-#include <cstdint>
-#include <string>
-
 #include "schedule/program.h"
 
 namespace chimera {

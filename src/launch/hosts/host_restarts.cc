@@ -3,11 +3,9 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <algorithm>
-#include <chrono>
-#include <utility>
 
 #include "core/console.h"
-#include "core/error.h"
+#include "core/mapped.h"
 #include "launch/hosts/run_layout.h"
 #include "launch/local/place.h"
 #include "launch/local/process.h"
@@ -22,12 +20,6 @@ namespace chimera {
 namespace {
 
 using Silent = std::map<std::string, std::string>;
-
-/// "host b does not answer (ssh: connect to host b port 22: No route to host)".
-std::string describe_silent_host(const std::string& host, const Silent& silent) {
-  const std::string& why = silent.at(host);
-  return fmt::format("host {} does not answer{}", host, why.empty() ? "" : fmt::format(" ({})", why));
-}
 
 using Words = std::vector<std::string>;
 
@@ -45,12 +37,6 @@ int random_port() {
   // that listen are on another host.
   const Digest numbers = random_nonce();
   return 20000 + (numbers[0] * 256 + numbers[1]) % 10000;
-}
-
-std::vector<HostRanks> ranks_of(const std::vector<RemoteHost>& hosts) {
-  std::vector<HostRanks> ranks;
-  for (const RemoteHost& host : hosts) ranks.push_back(host.ranks);
-  return ranks;
 }
 
 }  // namespace
@@ -104,8 +90,10 @@ std::vector<std::string> HostAssignment::assign(const Silent& silent) {
     } else if (before[i].empty()) {
       changes.push_back(fmt::format("{} takes the place of host {}", place.holder, place.own.host));
     } else {
-      const std::string next = place.holder.empty() ? "" : fmt::format("; {} takes its place", place.holder);
-      changes.push_back(describe_silent_host(before[i], silent) + next);
+      const std::string& why = silent.at(before[i]);  // as "ssh: connect to host b port 22: No route to host"
+      changes.push_back(fmt::format("host {} does not answer{}{}", before[i],
+                                    why.empty() ? "" : fmt::format(" ({})", why),
+                                    place.holder.empty() ? "" : fmt::format("; {} takes its place", place.holder)));
     }
   }
   return changes;
@@ -140,7 +128,7 @@ HostAttempts::HostAttempts(RemoteJob job, std::vector<std::string> arguments)
     : first_(std::move(job)),
       arguments_(std::move(arguments)),
       job_(first_),
-      places_(ranks_of(first_.hosts), ranks_of(first_.spares)) {}
+      places_(mapped(first_.hosts, &RemoteHost::ranks), mapped(first_.spares, &RemoteHost::ranks)) {}
 
 std::optional<RemoteJob> HostAttempts::next(std::vector<std::string> arguments, const SignalInbox& signals) {
   const auto layout = std::exchange(has_begun_, true) ? assign_hosts(signals) : Words();
@@ -169,8 +157,7 @@ std::optional<Words> HostAttempts::assign_hosts(const SignalInbox& signals) {
 /// Returns the error messages of the hosts that do not answer; nullopt after a signal.
 std::optional<Silent> HostAttempts::silent_hosts(const SignalInbox& signals) const {
   const Words names = places_.names();
-  std::vector<Words> commands;
-  for (const std::string& name : names) commands.push_back(command_on(named(name), {"--version"}));
+  const auto commands = mapped(names, [&](const auto& name) { return command_on(named(name), {"--version"}); });
   // spares are awaited only if a host is lost
   const auto replies = run_commands(commands, kAnswerWithin, signals, first_.hosts.size());
   Silent silent;
@@ -196,12 +183,12 @@ std::optional<Words> HostAttempts::shrink(const SignalInbox& signals) {
   const auto found = find_smaller_layout(dry_run, ranks);
   if (!found) return std::nullopt;
   if (!found->layout) {
-    print_message(fmt::format("not restarted: {}, and no layout of these ranks has the same mini-batch{}", left,
-                              found->message.empty() ? "" : fmt::format(" ({})", found->message)));
+    print_message("not restarted: {}, and no layout of these ranks has the same mini-batch{}", left,
+                  found->message.empty() ? "" : fmt::format(" ({})", found->message));
     return std::nullopt;
   }
   const Words flags = layout_flags(*found->layout);
-  print_message(fmt::format("{}: continues with {}", left, fmt::join(flags, " ")));
+  print_message("{}: continues with {}", left, fmt::join(flags, " "));
   take(places_.with_ranks(static_cast<int>(found->layout->ranks())));
   return flags;
 }

@@ -6,9 +6,6 @@
 // groups (run_layout.h).
 
 #include <map>
-#include <optional>
-#include <string>
-#include <vector>
 
 #include "launch/hosts/hosts.h"
 #include "launch/local/process.h"
@@ -51,7 +48,7 @@ class HostAssignment {
 /// Chooses the hosts of each attempt of a job.
 class HostAttempts {
  public:
-  /// `arguments` are those of every rank in the first attempt.
+  /// `arguments` is the command line of every rank in the first attempt.
   HostAttempts(RemoteJob job, std::vector<std::string> arguments);
 
   /// Returns the job of the next attempt, whose ranks get `arguments`. Each attempt has a new secret, so that a rank of

@@ -1,13 +1,7 @@
 #include "launch/hosts/hosts.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
-#include <array>
-#include <nlohmann/json.hpp>
 
-#include "core/choices.h"
-#include "core/error.h"
 #include "core/files.h"
 #include "core/json.h"
 #include "core/reject.h"
@@ -91,7 +85,7 @@ AgentOrder parse_order(const std::string& line) {
   try {
     return read_json(line).get<AgentOrder>();
   } catch (const nlohmann::json::exception&) {
-    throw ConfigError("--agent is internal to `chimera launch`, which sends the job on standard input");
+    reject("--agent is internal to `chimera launch`, which sends the job on standard input");
   }
 }
 

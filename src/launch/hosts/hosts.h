@@ -50,7 +50,7 @@ struct RemoteHost {
 /// Returns the command line that runs chimera with `arguments` on the host, in the job's folder.
 [[nodiscard]] std::vector<std::string> command_on(const RemoteHost& host, const std::vector<std::string>& arguments);
 
-/// A job whose ranks have relays and agents (remote_rank.h).
+/// A job whose ranks have relays and agents (remote_rank.h). It has at least one host.
 struct RemoteJob {
   std::vector<RemoteHost> hosts;        ///< In rank order
   std::vector<RemoteHost> spares = {};  ///< In order of preference; `count` is the maximum number of ranks

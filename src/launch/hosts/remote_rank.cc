@@ -4,18 +4,13 @@
 #include <poll.h>
 #include <signal.h>
 
-#include <fmt/format.h>
 #include <algorithm>
-#include <array>
 #include <cstring>
 #include <memory>
 #include <sstream>
-#include <string_view>
 #include <type_traits>
 #include <utility>
 
-#include "core/choices.h"
-#include "core/error.h"
 #include "core/files.h"
 #include "core/reject.h"
 #include "launch/hosts/host_restarts.h"
@@ -305,18 +300,14 @@ class Agent {
     static_cast<void>(write_all(STDOUT_FILENO, fmt::format("{}{}\n", kMark, line)));
   }
 
-  /// The launcher learns at once that the rank trains: if this host is lost then, the job can go on.
+  /// The launcher learns at once that the rank trains: if this host is lost then, the job can go on. A rank that
+  /// computes makes progress, even if it starts no instruction.
   void send_progress_if_due() {
     const auto now = std::chrono::steady_clock::now();
     const RankProgress::Phase phase = page_.last(order_.rank).phase;
     if (phase == phase_ && now < next_beat_) return;
     phase_ = phase;
     next_beat_ = now + kBeat;
-    send_progress();
-  }
-
-  /// A rank that computes makes progress, even if it starts no instruction.
-  void send_progress() {
     const std::uint64_t count = page_.count(order_.rank);
     const std::chrono::nanoseconds work = rank_.is_running() ? rank_.processor_time() : work_;
     constexpr int kShare = 20;
@@ -385,7 +376,7 @@ void use_relays(LaunchPlan& plan, RemoteJob job) {
         job.ranks(), plan.ranks);
   }
   if (plan.most_restarts > 0 && plan.most_recoveries > 0) {
-    throw ConfigError("--max-restarts: `chimera launch` does not restart a job with --recover twin or reroute");
+    reject("--max-restarts: `chimera launch` does not restart a job with --recover twin or reroute");
   }
   require_descriptors(std::int64_t{4} * plan.ranks, fmt::format("{} ranks", plan.ranks), "use fewer ranks");
   const auto attempts = std::make_shared<HostAttempts>(std::move(job), plan.arguments);

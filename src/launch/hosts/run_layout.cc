@@ -6,6 +6,8 @@
 
 namespace chimera {
 
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RunLayout, workers, data_parallel, tensor_parallel, micro_batches, mini_batch)
+
 nlohmann::ordered_json layout_json(const RunLayout& layout) {
   return {{"data_parallel", layout.data_parallel},
           {"tensor_parallel", layout.tensor_parallel},
@@ -16,12 +18,7 @@ nlohmann::ordered_json layout_json(const RunLayout& layout) {
 
 std::optional<RunLayout> parse_layout(const std::string& dry_run) {
   try {
-    const auto json = read_json(dry_run);
-    const RunLayout layout{.workers = json.at("workers"),
-                           .data_parallel = json.at("data_parallel"),
-                           .tensor_parallel = json.value("tensor_parallel", std::int64_t{1}),
-                           .micro_batches = json.at("micro_batches"),
-                           .mini_batch = json.at("mini_batch")};
+    const auto layout = read_json(dry_run).get<RunLayout>();
     const bool is_one = std::min({layout.workers, layout.data_parallel, layout.tensor_parallel, layout.micro_batches,
                                   layout.mini_batch}) >= 1;
     return is_one ? std::optional(layout) : std::nullopt;

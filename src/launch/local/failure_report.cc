@@ -5,7 +5,6 @@
 
 #include <fmt/format.h>
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
 #include "core/json.h"
 

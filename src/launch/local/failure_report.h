@@ -6,15 +6,10 @@
 // of its own is the culprit, which the launcher names. During a recovery (recovery.h), ranks send RecoveryNotes through
 // the same pipe.
 
-#include <chrono>
 #include <cstdint>
-#include <optional>
 #include <span>
-#include <string>
 #include <string_view>
-#include <vector>
 
-#include "core/error.h"
 #include "launch/local/process.h"
 
 namespace chimera {
@@ -74,6 +69,7 @@ struct RankOutcome {
 /// A victim only lost a peer, according to its report or ExitCode::PeerLost. A rank with another failure is a culprit.
 /// Success and kSavedExit are not failures.
 enum class FailureRole { None, Victim, Culprit };
+/// Returns the role of a rank; None also while it runs and has sent no report.
 [[nodiscard]] FailureRole failure_role(const RankOutcome& outcome);
 
 /// Returns the first culprit in `failures`, which lists failed ranks in order of detection; nullopt if there are only

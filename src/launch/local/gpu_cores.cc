@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <sched.h>
 #include <unistd.h>
-#include <algorithm>
 #include <charconv>
 #include <fstream>
 #include <set>

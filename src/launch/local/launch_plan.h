@@ -3,13 +3,8 @@
 // Input of the launcher of one host: the command of the ranks, and what to do when ranks hang, fail or receive signals.
 // `chimera train` and other commands with ranks fill a LaunchPlan and pass it to launch() (launcher.h).
 
-#include <chrono>
-#include <cstdint>
 #include <filesystem>
 #include <functional>
-#include <optional>
-#include <string>
-#include <vector>
 
 #include "launch/flight/flight_record.h"
 #include "launch/local/process.h"
@@ -38,7 +33,7 @@ struct LaunchPlan {
   std::chrono::milliseconds hang{0};
   /// The same limit until all ranks have completed a step; 0: four times `hang` (HangWatch::kStartUpFactor).
   std::chrono::milliseconds hang_at_start{0};
-  /// The same after the loss of a rank.
+  /// The same limit after a recovery, until all ranks have completed a step again; 0: four times `hang`.
   std::chrono::milliseconds hang_after_loss{0};
   /// Whether waiting ranks use no CPU time, so that a rank that uses CPU time is not taken for hung. False if ranks
   /// wait for a GPU.
@@ -61,8 +56,10 @@ struct LaunchPlan {
   /// again. If a recovery is impossible, the job restarts.
   int most_recoveries = 0;
   RankGroups copies = {};
-  std::int64_t copies_of_group = 1;  ///< Consecutive elements of `copies` with the parts of one group
-  RankGroups shards = {};            ///< The ranks of each shard of the optimizer, if two ranks hold each
+  /// Number of consecutive elements of `copies` that belong to one parameter group. Above 1 if several ranks share each
+  /// layer (tensor parallelism): there is then an element for each part of the group
+  std::int64_t copies_of_group = 1;
+  RankGroups shards = {};  ///< The ranks of each shard of the optimizer, if two ranks hold each
   std::vector<std::string> replacement_arguments = {};  ///< Added to the arguments of replacement ranks
   /// Time after which a recovery continues without a replacement that is not ready: the other ranks run its stages, and
   /// it joins them later. 0: no replacement is started. Empty: a recovery waits for its replacements.

@@ -4,14 +4,8 @@
 #include <sys/auxv.h>
 #include <unistd.h>
 
-#include <fmt/format.h>
-#include <array>
-#include <filesystem>
-#include <utility>
-
 #include "core/console.h"
 #include "core/core_use.h"
-#include "core/error.h"
 #include "core/file_descriptor.h"
 #include "core/files.h"
 #include "core/reject.h"
@@ -72,15 +66,6 @@ Command rank_command(const LaunchPlan& plan, int restarts, const RankChannels& c
   return command;
 }
 
-/// Runs an optional task; errors only cause messages.
-void try_flight(const std::string& folder, const std::function<void()>& task) {
-  try {
-    if (!folder.empty()) task();
-  } catch (const Error& error) {
-    print_message(fmt::format("--flight-record: {}", error.what()));
-  }
-}
-
 StartOutcome run_start(const LaunchPlan& plan, int restarts, SignalInbox& signals) {
   RankChannels channels = open_channels(plan);
   const auto begin = sample_core_use();
@@ -123,7 +108,7 @@ int run_with_restarts(const LaunchPlan& plan) {
     // To place the ranks can take minutes, in which a signal may have come.
     if (const auto code = wait_between_starts(signals, std::chrono::seconds(0))) return *code;
     if (!is_placed) return outcome.exit_code;
-    print_message(fmt::format("restart {} of {}: {}", restarts.done(), plan.most_restarts, next.description));
+    print_message("restart {} of {}: {}", restarts.done(), plan.most_restarts, next.description);
   }
 }
 
@@ -141,7 +126,7 @@ int launch(const LaunchPlan& plan) {
   // Orders of recoveries name ranks in a RankSet, which has kMaxRanksOfHost bits.
   const bool may_be_many = plan.place && plan.most_recoveries == 0;
   if (plan.ranks < 1 || (plan.ranks > kMaxRanksOfHost && !may_be_many)) {
-    throw ConfigError(fmt::format("cannot start {} ranks; expected 1 .. {}", plan.ranks, kMaxRanksOfHost));
+    reject("cannot start {} ranks; expected 1 .. {}", plan.ranks, kMaxRanksOfHost);
   }
   const int exit_code = run_with_restarts(plan);
   messages().drain(kDrainAfterFailure);

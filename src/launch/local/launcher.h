@@ -23,6 +23,9 @@ namespace chimera {
 /// or hang in a step are replaced, and the others continue. Finally waits up to kDrainAfterFailure for the reader of
 /// stderr. Leaves no process (see rank_environment()) or file, even if the launcher is killed by SIGKILL.
 ///
+/// The times: kSameSignal 500 ms and the exit code kSavedExit 75 (process.h), kVictimGrace 300 ms (failure_report.h),
+/// kDrainAfterFailure 300 ms (core/console.h).
+///
 /// Call it from the main thread, while no other thread receives signals. Throws ConfigError if plan.ranks is out of
 /// range, Error if the system refuses a process or descriptor; started ranks are killed.
 [[nodiscard]] int launch(const LaunchPlan& plan);

@@ -2,14 +2,10 @@
 
 #include <unistd.h>
 
-#include <fmt/format.h>
 #include <algorithm>
-#include <array>
 #include <cstdint>
 #include <regex>
-#include <string_view>
 
-#include "core/error.h"
 #include "core/invariant.h"
 #include "core/reject.h"
 
@@ -204,16 +200,6 @@ Variables own_variables() {
     if (equals != std::string_view::npos) variables.emplace(text.substr(0, equals), text.substr(equals + 1));
   }
   return variables;
-}
-
-std::vector<PlaceNames> names_of_launchers() {
-  std::vector<PlaceNames> names;
-  for (const KnownLauncher& each : known_launchers()) {
-    if (each.kind == LauncherKind::Variables || each.kind == LauncherKind::Torchrun) continue;
-    names.push_back({each.rank, each.world_size, each.local_rank, each.local_size});
-  }
-  for (const Sign& each : kSigns) names.push_back({each.variable, each.world_size, "", ""});
-  return names;
 }
 
 const char* rank_variable(LauncherKind launcher) {

@@ -5,14 +5,9 @@
 // number of all ranks (world size), and the same two numbers for the ranks of its host. rendezvous_point()
 // (rendezvous.h) then finds where the ranks of the job meet.
 
-#include <array>
 #include <map>
-#include <optional>
-#include <string>
-#include <vector>
 
 #include "core/choices.h"
-#include "core/error.h"
 #include "core/file_descriptor.h"
 #include "core/rendezvous_point.h"
 
@@ -46,11 +41,8 @@ inline constexpr const char* kLauncherVariable = "CHIMERA_LAUNCHER_PID";
 /// Launchers by the environment variables that they set; Variables: CHIMERA_* that the user sets by hand.
 enum class LauncherKind { Variables, Torchrun, OpenMpi, Slurm, Hydra };
 template <>
-inline constexpr auto kNames<LauncherKind> = std::to_array<Named<LauncherKind>>({{LauncherKind::Variables, "CHIMERA_*"},
-                                                                                 {LauncherKind::Torchrun, "torchrun"},
-                                                                                 {LauncherKind::OpenMpi, "Open MPI"},
-                                                                                 {LauncherKind::Slurm, "SLURM"},
-                                                                                 {LauncherKind::Hydra, "MPICH"}});
+inline constexpr auto kNames<LauncherKind> = in_order<LauncherKind>("CHIMERA_*", "torchrun", "Open MPI", "SLURM",
+                                                                    "MPICH");
 
 /// Environment variables by name.
 using Variables = std::map<std::string, std::string>;
@@ -62,8 +54,8 @@ struct RankPlace {
   LauncherKind launcher = LauncherKind::Variables;
   int rank = 0;  ///< 0 .. world_size - 1
   int world_size = 1;
-  int local_rank = 0;  ///< 0 .. local_size - 1
-  int local_size = 1;
+  int local_rank = 0;         ///< 0 .. local_size - 1
+  int local_size = 1;         ///< Number of ranks on this host
   Variables read = {};        ///< Variables from which the place was read, for messages
   std::string conflict = {};  ///< One line about a second launcher with a different place; empty: none
 
@@ -90,13 +82,6 @@ void require_group_on_one_host(const RankPlace& place, int count);
 
 /// Returns the variables with which launchers place processes, whether they are complete or not.
 [[nodiscard]] Variables launcher_variables(const Variables& variables);
-
-/// Names of the variables with the rank, the world size, the rank on the host and the number of ranks on the host. A
-/// name is empty if the launcher sets no such variable.
-using PlaceNames = std::array<std::string, 4>;
-/// Returns the variables of all launchers except torchrun and `chimera launch`, in order of precedence. Launchers that
-/// set all four variables come first.
-[[nodiscard]] std::vector<PlaceNames> names_of_launchers();
 
 /// Returns the name of the launcher's variable for the rank, such as `SLURM_PROCID`.
 [[nodiscard]] const char* rank_variable(LauncherKind launcher);

@@ -12,7 +12,6 @@
 
 #include <fmt/format.h>
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <cstdint>
 #include <cstdio>
@@ -58,8 +57,7 @@ class SpawnPlan {
     ::posix_spawnattr_setsigdefault(&attributes_, &defaults);
     ::posix_spawnattr_setflags(&attributes_, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
   }
-  SpawnPlan(const SpawnPlan&) = delete;
-  SpawnPlan& operator=(const SpawnPlan&) = delete;
+  SpawnPlan& operator=(SpawnPlan&&) = delete;
   ~SpawnPlan() {
     ::posix_spawnattr_destroy(&attributes_);
     ::posix_spawn_file_actions_destroy(&actions_);
@@ -304,29 +302,31 @@ std::optional<Ending> ChildProcess::reap() {
                 .value = info.si_status};
 }
 
-bool ChildProcesses::has_running() const { return std::ranges::any_of(processes_, &ChildProcess::is_running); }
+bool has_running(const std::vector<ChildProcess>& processes) {
+  return std::ranges::any_of(processes, &ChildProcess::is_running);
+}
 
-void ChildProcesses::kill_running() const {
-  for (const ChildProcess& process : processes_) {
+void kill_running(const std::vector<ChildProcess>& processes) {
+  for (const ChildProcess& process : processes) {
     if (process.is_running()) process.send(SIGKILL);
   }
 }
 
-std::vector<ChildExit> ChildProcesses::wait(const SignalInbox& signals, int input,
-                                            std::optional<Clock::time_point> deadline) {
+std::vector<ChildExit> wait_for_exits(std::vector<ChildProcess>& processes, const SignalInbox& signals, int input,
+                                      std::optional<std::chrono::steady_clock::time_point> deadline) {
   std::vector<pollfd> watched = {{signals.fd(), POLLIN, 0}, {input, POLLIN, 0}};  // poll() skips -1
-  for (const ChildProcess& process : processes_) watched.push_back({process.pidfd(), POLLIN, 0});
+  for (const ChildProcess& process : processes) watched.push_back({process.pidfd(), POLLIN, 0});
   int timeout = -1;
   if (deadline) {
     // Rounded up, because poll() would otherwise return just before the deadline, and the caller would spin until it.
-    const auto left = std::chrono::ceil<std::chrono::milliseconds>(*deadline - Clock::now());
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(*deadline - std::chrono::steady_clock::now());
     timeout = static_cast<int>(std::max<std::int64_t>(left.count(), 0));
   }
   if (::poll(watched.data(), watched.size(), timeout) < 0 && errno != EINTR) check_system(-1, "watch processes");
   // Reaps every process that has ended by now, not only those that poll() named: a caller judges all exits together.
   std::vector<ChildExit> exits;
-  for (std::size_t index = 0; index < processes_.size(); ++index) {
-    const auto ending = processes_[index].is_running() ? processes_[index].reap() : std::nullopt;
+  for (std::size_t index = 0; index < processes.size(); ++index) {
+    const auto ending = processes[index].is_running() ? processes[index].reap() : std::nullopt;
     if (ending) exits.push_back({index, *ending});
   }
   return exits;

@@ -2,7 +2,7 @@
 
 // Child processes, signals and pipes of the launcher. SignalInbox makes signals readable from a descriptor, which
 // poll() can wait for. ChildProcess owns a child process through its pidfd, a descriptor that refers to no other
-// process even if the child has ended; the destructor kills the child. ChildProcesses waits for exits, signals and
+// process even if the child has ended; the destructor kills the child. wait_for_exits() waits for exits, signals and
 // input in one poll(). LineReader reads lines from a pipe. The supervisor (supervisor.h) and run_commands.h are loops
 // around these classes.
 
@@ -11,13 +11,9 @@
 
 #include <array>
 #include <chrono>
-#include <cstddef>
 #include <optional>
-#include <string>
-#include <utility>
 #include <vector>
 
-#include "core/error.h"
 #include "core/file_descriptor.h"
 #include "core/invariant.h"
 
@@ -34,8 +30,8 @@ class LineReader {
   /// Returns whether all writers have closed the pipe, or a line is longer than kLongestLine.
   [[nodiscard]] bool has_ended() const { return has_ended_; }
 
-  /// Reads available bytes. Blocks if there are none, unless the descriptor is nonblocking. Returns false if there were
-  /// none.
+  /// Reads available bytes once. Blocks if there are none, unless the descriptor is nonblocking. Returns false if it
+  /// has read none, as at the end of the pipe.
   bool read();
   /// Reads until nothing is available; requires a nonblocking descriptor.
   void read_available() {
@@ -103,8 +99,7 @@ class SignalInbox {
  public:
   /// Throws Error if the system refuses.
   SignalInbox();
-  SignalInbox(const SignalInbox&) = delete;
-  SignalInbox& operator=(const SignalInbox&) = delete;
+  SignalInbox& operator=(SignalInbox&&) = delete;
   /// Drops unread signals and restores the previous handling.
   ~SignalInbox();
 
@@ -181,38 +176,20 @@ class ChildProcess {
   pid_t pid_ = 0;  // not reused until the child is reaped
 };
 
-/// The end of a process of ChildProcesses.
+/// The end of a process in a list of them.
 struct ChildExit {
   std::size_t index = 0;
   Ending ending;
 };
 
-/// Child processes in the order of add(). The destructor kills running ones.
-class ChildProcesses {
- public:
-  using Clock = std::chrono::steady_clock;
-
-  void add(ChildProcess process) { processes_.push_back(std::move(process)); }
-  /// Requires that the process at `index` was reaped.
-  void replace(std::size_t index, ChildProcess process) {
-    require_invariant(!processes_[index].is_running(), "a running process is replaced");
-    processes_[index] = std::move(process);
-  }
-  [[nodiscard]] const ChildProcess& operator[](std::size_t index) const { return processes_[index]; }
-  [[nodiscard]] auto begin() const { return processes_.begin(); }
-  [[nodiscard]] auto end() const { return processes_.end(); }
-
-  /// Returns whether a process runs.
-  [[nodiscard]] bool has_running() const;
-  /// Sends SIGKILL to all running processes.
-  void kill_running() const;
-  /// Waits until a process exits, a signal is pending, `input` is readable (-1: none), or `deadline`; reaps processes
-  /// that have exited, and returns their ends by ascending index. Throws Error if the system refuses.
-  [[nodiscard]] std::vector<ChildExit> wait(const SignalInbox& signals, int input,
-                                            std::optional<Clock::time_point> deadline);
-
- private:
-  std::vector<ChildProcess> processes_;
-};
+/// Returns whether a process runs.
+[[nodiscard]] bool has_running(const std::vector<ChildProcess>& processes);
+/// Sends SIGKILL to all running processes.
+void kill_running(const std::vector<ChildProcess>& processes);
+/// Waits until a process exits, a signal is pending, `input` is readable (-1: none), or `deadline`; reaps processes
+/// that have exited, and returns their ends by ascending index. Throws Error if the system refuses.
+[[nodiscard]] std::vector<ChildExit> wait_for_exits(std::vector<ChildProcess>& processes, const SignalInbox& signals,
+                                                    int input,
+                                                    std::optional<std::chrono::steady_clock::time_point> deadline);
 
 }  // namespace chimera

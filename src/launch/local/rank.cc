@@ -1,22 +1,17 @@
 #include "launch/local/rank.h"
 
 #include <fcntl.h>
-#include <fmt/format.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include <chrono>
 #include <cstdlib>
-#include <nlohmann/json.hpp>
-#include <string_view>
 #include <thread>
 
 #include "core/choices.h"
 #include "core/console.h"
-#include "core/error.h"
 #include "core/fault_point.h"
 #include "core/file_descriptor.h"
 #include "core/files.h"
@@ -54,7 +49,7 @@ void end_with_parent(int rank) {
   const pid_t parent = ::getppid();
   if (parent == 0) return;  // first process of a container, which ends with it
   const auto end = [rank] {
-    print_message(fmt::format("rank {} ends: the process that started it has ended", rank));
+    print_message("rank {} ends: the process that started it has ended", rank);
     messages().drain(kDrainAfterFailure);
     ::_exit(static_cast<int>(ExitCode::PeerLost));
   };
@@ -157,7 +152,7 @@ std::optional<RankEnvironment> rank_environment() {
     close_on_exec(*self.orders);
   }
   set_process_progress_page({FileDescriptor(required_number(kProgressVariable)), self.world_size}, self.rank);
-  set_fault_rank(self.rank);
+  fault_rank() = self.rank;
   fault_point("start");
   return self;
 }
@@ -175,7 +170,7 @@ RankEnvironment join_external_launcher(const RankPlace& place) {
   if (!self.rendezvous.file.empty()) {
     self.rendezvous_file = std::make_shared<const RendezvousFile>(self.rendezvous.file, self.rank == 0);
   }
-  set_fault_rank(self.rank);
+  fault_rank() = self.rank;
   fault_point("start");
   return self;
 }

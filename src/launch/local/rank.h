@@ -5,10 +5,7 @@
 // another launcher started it, such as torchrun, find_place() (place.h) returns its rank, and join_external_launcher()
 // makes the RankEnvironment.
 
-#include <cstdint>
 #include <memory>
-#include <optional>
-#include <string>
 
 #include "core/rendezvous_point.h"
 #include "launch/flight/progress.h"

@@ -4,14 +4,11 @@
 
 #include <fmt/format.h>
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <cstring>
 #include <limits>
 #include <span>
-#include <utility>
 
-#include "core/error.h"
 #include "core/invariant.h"
 #include "launch/local/rank.h"
 
@@ -242,7 +239,7 @@ void Recovery::begin_generation() {
 }
 
 void Recovery::leave_out_missing() {
-  require_invariant(state_ == State::Leaving, "ranks are left out of an epoch that has begun");
+  require_invariant(state_ == State::Leaving, "ranks are left out of a generation that has begun");
   for (std::size_t rank = 0; rank < places_.size(); ++rank) {
     if (!has_weights_[rank] && places_[rank] != Place::Left) absent_.set(rank);
   }

@@ -20,20 +20,14 @@
 
 #include <array>
 #include <bitset>
-#include <chrono>
 #include <condition_variable>
-#include <cstdint>
 #include <functional>
 #include <mutex>
-#include <optional>
-#include <string>
 #include <thread>
-#include <vector>
 
 #include "core/file_descriptor.h"
 #include "launch/local/failure_report.h"
 #include "launch/local/restarts.h"
-#include "schedule/group_holder.h"
 #include "schedule/rank_layout.h"
 
 namespace chimera {
@@ -93,8 +87,7 @@ class RecoveryLink {
   /// rejoin(). `end_waits` must interrupt waits of the main thread for other ranks. The receiving thread calls it
   /// repeatedly, from the order to leave until rejoin().
   RecoveryLink(int rank, std::int64_t generation, FileDescriptor orders, std::function<void()> end_waits);
-  RecoveryLink(const RecoveryLink&) = delete;
-  RecoveryLink& operator=(const RecoveryLink&) = delete;
+  RecoveryLink& operator=(RecoveryLink&&) = delete;
   ~RecoveryLink();
 
   /// Waits up to `timeout` for an order to leave, and returns whether it came. Call it after a failed communication,
@@ -157,8 +150,8 @@ class Recovery {
     std::string why_not = "";        ///< Empty if the job can continue
     bool begins_generation = false;  ///< Whether the other ranks must be ordered to leave
   };
-  /// Handles the loss of `ranks` in `step`; if `ranks` is empty, only connections are lost. If more ranks are lost in
-  /// State::Leaving, they belong to the same recovery, unless they are replacements.
+  /// Handles the loss of `ranks` in `step` (from 1); if `ranks` is empty, only connections are lost. If more ranks are
+  /// lost in State::Leaving, they belong to the same recovery, unless they are replacements.
   [[nodiscard]] Answer handle_loss(const std::vector<int>& ranks, std::int64_t step);
   /// Processes a rank's note; ignores notes of other generations. An absent rank that has sent RecoveryNote::Kind::Left
   /// is ready to return.

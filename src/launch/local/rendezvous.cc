@@ -5,17 +5,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <algorithm>
-#include <cstdint>
 #include <filesystem>
 #include <fstream>
-#include <optional>
-#include <utility>
 
 #include "core/choices.h"
-#include "core/error.h"
+#include "core/mapped.h"
 #include "core/reject.h"
 #include "launch/local/process.h"
 #include "rendezvous/channel.h"
@@ -77,8 +73,7 @@ LauncherProcess launcher_process(const RankPlace& place) {
 /// Returns "SLURM has set SLURM_NTASKS=4, SLURM_PROCID=0; the ranks meet at PLACE".
 std::string describe_origin(const RankPlace& place, const std::string& where) {
   if (place.read.empty()) return "the ranks meet at " + where;  // `chimera launch` has started them
-  std::vector<std::string> set;
-  for (const auto& [name, value] : place.read) set.push_back(fmt::format("{}={}", name, value));
+  const auto set = mapped(place.read, [](const auto& each) { return fmt::format("{}={}", each.first, each.second); });
   const bool is_by_hand = place.launcher == LauncherKind::Variables;
   return fmt::format("{}{} {} set; the ranks meet at {}; for a job of its own, unset {} (env -u)",
                      is_by_hand ? "" : fmt::format("by {}, ", to_text(place.launcher)), fmt::join(set, ", "),
@@ -157,7 +152,7 @@ RendezvousPoint slurm_server(const Variables& variables) {
   // Jobs with consecutive numbers are 17 ports apart, so that up to 17 steps of each have ports of their own.
   constexpr std::uint64_t kSteps = 17;  // coprime to kPorts, so that 10000 jobs have their own ports
   const auto nodes = expand_hosts(value_of(variables, "SLURM_STEP_NODELIST"));
-  if (nodes.empty()) throw ConfigError("SLURM_STEP_NODELIST is not set; set MASTER_ADDR and MASTER_PORT");
+  if (nodes.empty()) reject("SLURM_STEP_NODELIST is not set; set MASTER_ADDR and MASTER_PORT");
   const std::uint64_t step = number_of(variables, "SLURM_JOB_ID") * kSteps + number_of(variables, "SLURM_STEP_ID");
   const std::uint64_t port = kFirstPort + step % kPorts;
   return {.host = nodes.front(), .port = static_cast<std::uint16_t>(port)};
@@ -183,9 +178,7 @@ void add_ranges(const std::string& list, const std::string& prefix, const std::s
     }
     // With 32 bits, `n <= *last` would hold forever for the largest number. The first number sets the width: 07-10
     // means 07, 08, 09, 10.
-    for (std::uint64_t n = *first; n <= *last; ++n) {
-      hosts.push_back(fmt::format("{}{:0>{}}", prefix, n, digits.size()));
-    }
+    for (std::uint64_t n = *first; n <= *last; ++n) hosts.push_back(fmt::format("{}{:0>{}}", prefix, n, digits.size()));
     at = end + 1;
   }
 }

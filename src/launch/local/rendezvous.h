@@ -4,9 +4,6 @@
 // started them: in a file if all ranks are on one host, else in a key-value server on the host of rank 0. Environment
 // variables decide. join_external_launcher() (rank.h) passes the chosen RendezvousPoint to the transport.
 
-#include <string>
-#include <vector>
-
 #include "core/file_descriptor.h"
 #include "core/rendezvous_point.h"
 #include "launch/local/place.h"
@@ -31,8 +28,7 @@ class RendezvousFile {
  public:
   /// Opens or creates the file. If `removes`, the destructor deletes it. Throws Error if the system refuses.
   RendezvousFile(std::string path, bool removes);
-  RendezvousFile(const RendezvousFile&) = delete;
-  RendezvousFile& operator=(const RendezvousFile&) = delete;
+  RendezvousFile& operator=(RendezvousFile&&) = delete;
   ~RendezvousFile();
 
  private:

@@ -33,7 +33,7 @@ class Restarts {
     std::chrono::seconds pause{0};  ///< Time to wait before
     std::string why_not = "";       ///< Message if `again` is false; empty if the maximum is 0
   };
-  /// `step` is the failed step, from 1; 0: before the first step.
+  /// Counts a failure and returns what to do. `step` is the failed step, from 1; 0: before the first step.
   [[nodiscard]] Advice after_failure(std::int64_t step);
   /// Returns the number of restarts so far.
   [[nodiscard]] int done() const { return done_; }

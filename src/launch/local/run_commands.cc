@@ -4,9 +4,7 @@
 
 #include <fmt/format.h>
 #include <algorithm>
-#include <string_view>
 
-#include "core/error.h"
 #include "core/file_descriptor.h"
 #include "core/files.h"
 
@@ -39,21 +37,21 @@ std::vector<std::optional<CommandReply>> run_commands(const std::vector<std::vec
   // Without it, ssh would read the terminal's input, which is meant for the job.
   const FileDescriptor nothing(check_system(::open("/dev/null", O_RDONLY | O_CLOEXEC), "open /dev/null"));
   std::vector<CommandOutput> files(commands.size());
-  ChildProcesses processes;
+  std::vector<ChildProcess> processes;
   for (std::size_t i = 0; i < commands.size(); ++i) {
     const std::vector<std::string>& words = commands[i];
-    processes.add(ChildProcess({.executable = words.front(),
-                                .arguments = {words.begin() + 1, words.end()},
-                                .input = nothing.get(),
-                                .output = files[i].output.get(),
-                                .errors = files[i].errors.get()}));
+    processes.emplace_back(Command{.executable = words.front(),
+                                   .arguments = {words.begin() + 1, words.end()},
+                                   .input = nothing.get(),
+                                   .output = files[i].output.get(),
+                                   .errors = files[i].errors.get()});
   }
   const auto deadline = Clock::now() + timeout;
   std::vector<std::optional<CommandReply>> replies(commands.size());
   const auto has_succeeded = [](const std::optional<CommandReply>& reply) { return reply && reply->exit_code == 0; };
   const auto needed = replies.begin() + static_cast<std::ptrdiff_t>(std::min(enough, replies.size()));
-  while (processes.has_running() && Clock::now() < deadline) {
-    for (const auto& [index, ending] : processes.wait(signals, -1, deadline)) {
+  while (has_running(processes) && Clock::now() < deadline) {
+    for (const auto& [index, ending] : wait_for_exits(processes, signals, -1, deadline)) {
       replies[index] = {.exit_code = exit_code_of(ending),
                         .output = content_of(files[index].output),
                         .errors = content_of(files[index].errors)};

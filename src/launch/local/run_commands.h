@@ -3,12 +3,6 @@
 // Runs several commands at once and collects their output. Before a restart on several hosts,
 // launch/hosts/host_restarts.h tests with it whether hosts answer, and whether the job can continue on fewer ranks.
 
-#include <chrono>
-#include <cstddef>
-#include <optional>
-#include <string>
-#include <vector>
-
 #include "launch/local/process.h"
 
 namespace chimera {

@@ -5,11 +5,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <algorithm>
-#include <chrono>
 #include <initializer_list>
-#include <string>
-#include <utility>
-#include <vector>
 
 #include "core/cgroup.h"
 #include "core/clock.h"
@@ -54,18 +50,19 @@ class RankProcesses {
       // The rank's end closes with `channel`, so that later orders to a dead rank fail at once and fill no queue.
       OrderChannel channel = recovery_ ? open_order_channel() : OrderChannel();
       orders_.push_back(std::move(channel.launcher));
-      ranks_.add(start_(rank, 0, channel.rank.get()));
+      ranks_.push_back(start_(rank, 0, channel.rank.get()));
     }
   }
 
-  [[nodiscard]] const ChildProcesses& all() const { return ranks_; }
-  [[nodiscard]] ChildProcesses& all() { return ranks_; }
+  [[nodiscard]] std::vector<ChildProcess>& all() { return ranks_; }
   [[nodiscard]] const ChildProcess& operator[](int rank) const { return ranks_[static_cast<std::size_t>(rank)]; }
 
   [[nodiscard]] bool can_recover() const { return recovery_.has_value(); }
   [[nodiscard]] bool is_recovering() const { return recovery_ && recovery_->state() != Recovery::State::Running; }
   /// Returns whether some ranks have not left the previous generation.
   [[nodiscard]] bool is_leaving() const { return recovery_ && recovery_->state() == Recovery::State::Leaving; }
+  /// Returns whether all ranks have left the previous generation, but not yet joined the next.
+  [[nodiscard]] bool is_joining() const { return recovery_ && recovery_->state() == Recovery::State::Joining; }
   /// Returns whether the rank is lost and has no replacement yet.
   [[nodiscard]] bool is_lost(int rank) const { return std::ranges::find(lost_, rank) != lost_.end(); }
   /// Returns whether the rank has trained, and so handles signals that request saving.
@@ -149,7 +146,7 @@ class RankProcesses {
     const std::vector<int> ranks = present();
     const auto runs = [&](int rank) { return (*this)[rank].is_running(); };
     if (!recovery_ || recovery_->absent().none() || std::ranges::any_of(ranks, runs)) return;
-    ranks_.kill_running();
+    kill_running(ranks_);
   }
 
   /// Once all ranks have resumed, ends the recovery and returns a summary line.
@@ -161,9 +158,11 @@ class RankProcesses {
     const std::string place = fmt::format(" in step {}", step_);
     const std::string ranks =
         recovery_->absent().any() ? fmt::format(" on {} of {} ranks", present().size(), orders_.size()) : "";
-    return fmt::format("{}{}; recovery {} of {}: continues with step {} after {:.2f} s{}", reason_,
-                       reason_.ends_with(place) ? "" : place, recovery_->done(), most_, recovery_->resumed_after() + 1,
-                       seconds, ranks);
+    const std::int64_t next = recovery_->resumed_after() + 1;
+    const bool is_end = progress_.steps() > 0 && next > progress_.steps();
+    return fmt::format("{}{}; recovery {} of {}: continues with {} after {:.2f} s{}", reason_,
+                       reason_.ends_with(place) ? "" : place, recovery_->done(), most_,
+                       is_end ? "the end of the run" : fmt::format("step {}", next), seconds, ranks);
   }
 
   [[nodiscard]] const std::string& reason() const { return reason_; }
@@ -182,7 +181,8 @@ class RankProcesses {
     progress_.note(rank, {.phase = RankProgress::Phase::StartUp});
     OrderChannel channel = open_order_channel();
     orders_[index] = std::move(channel.launcher);
-    ranks_.replace(index, start_(rank, recovery().generation(), channel.rank.get()));
+    require_invariant(!ranks_[index].is_running(), "a running process is replaced");
+    ranks_[index] = start_(rank, recovery().generation(), channel.rank.get());
   }
 
   void order_to_leave() {
@@ -210,7 +210,7 @@ class RankProcesses {
   int most_;
   std::optional<std::chrono::milliseconds> spare_patience_;
   std::optional<Recovery> recovery_;
-  ChildProcesses ranks_;
+  std::vector<ChildProcess> ranks_;     // [rank]
   std::vector<FileDescriptor> orders_;  // [rank]; may be empty
   std::vector<int> lost_;
   std::string reason_;
@@ -234,8 +234,8 @@ class Supervisor {
   }
 
   [[nodiscard]] StartOutcome run() {
-    while (ranks_.all().has_running()) {
-      for (const auto& [rank, ending] : ranks_.all().wait(signals_, reports_.descriptor(), next_poll())) {
+    while (has_running(ranks_.all())) {
+      for (const auto& [rank, ending] : wait_for_exits(ranks_.all(), signals_, reports_.descriptor(), next_poll())) {
         note_end(rank, ending);
       }
       read_reports();
@@ -264,12 +264,9 @@ class Supervisor {
     RankOutcome& outcome = outcomes_[rank];
     require_invariant(!outcome.ending, fmt::format("rank {} has ended twice", rank));
     outcome.ending = ending;
-    if (!verdict_) outcome.out_of_memory = ending.was_killed_by(SIGKILL) && has_memory_run_out();
-  }
-
-  [[nodiscard]] bool has_memory_run_out() const {
-    const auto now = out_of_memory_kills(plan_.root);
-    return now && kills_ && *now > *kills_;
+    if (verdict_ || !ending.was_killed_by(SIGKILL)) return;
+    const auto kills = out_of_memory_kills(plan_.root);
+    outcome.out_of_memory = kills && kills_ && *kills > *kills_;
   }
 
   /// Reads reports, then lists newly failed ranks: first ranks with a report, in order of arrival.
@@ -330,7 +327,7 @@ class Supervisor {
   void decide() {
     const bool is_over_time = deadline_ && Clock::now() >= *deadline_;
     if (verdict_ && is_over_time) {
-      ranks_.all().kill_running();
+      kill_running(ranks_.all());
       deadline_.reset();
     } else if (verdict_) {
       return;
@@ -347,7 +344,7 @@ class Supervisor {
   void handle_failures(bool is_over_time) {
     auto culprit = find_culprit(outcomes_, failures_);
     // With no rank left, or no time, no report of a culprit can follow.
-    if (!culprit && (is_over_time || !ranks_.all().has_running())) culprit = failures_.front();
+    if (!culprit && (is_over_time || !has_running(ranks_.all()))) culprit = failures_.front();
     if (!culprit) {
       if (!deadline_) deadline_ = Clock::now() + kVictimGrace;
     } else if (!replace_failed_ranks(*culprit)) {
@@ -441,7 +438,10 @@ class Supervisor {
     if (stuck.empty()) return;  // the last rank has ended
     const StuckRank& found = find_stuck(stuck);
     const std::string reason = describe_hang(found, hang_watch_->pause());
-    if (!recover_from({found.rank}, found.rank, reason)) end_job(reason, found.rank);
+    // If all wait for one another while they connect, none of them is at fault, and they connect again.
+    const bool is_deadlock = ranks_.is_joining() && !found.is_stopped && waits_for_others(found.progress);
+    const std::vector<int> lost = is_deadlock ? std::vector<int>() : std::vector{found.rank};
+    if (!recover_from(lost, found.rank, reason)) end_job(reason, found.rank);
   }
 
   /// Ends all ranks except the culprit, because its exit code is still needed. Ranks that save are killed, because they

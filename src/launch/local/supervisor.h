@@ -7,10 +7,6 @@
 //
 //   exits, reports, signals, hang watch -> decide() -> RankProcesses::handle_loss() or end_job() -> StartOutcome
 
-#include <cstdint>
-#include <functional>
-#include <optional>
-
 #include "core/file_descriptor.h"
 #include "launch/flight/progress.h"
 #include "launch/local/launch_plan.h"

@@ -1,13 +1,7 @@
 #include "train/export/export_model.h"
 
 #include <ATen/ATen.h>
-#include <fmt/format.h>
-#include <exception>
-#include <functional>
-#include <map>
-#include <utility>
 
-#include "core/error.h"
 #include "core/fault_point.h"
 #include "core/invariant.h"
 #include "hugging_face/config_json.h"
@@ -17,6 +11,7 @@
 #include "launch/local/rank.h"
 #include "model/element_types.h"
 #include "tokenizer/tokenizer_folder.h"
+#include "train/recover/final_error.h"
 #include "train/setup/data_tokenizer.h"
 #include "train/setup/job_export.h"
 
@@ -41,7 +36,7 @@ void write_tensor(const TensorEntry& tensor, const TensorSource& source, PartWri
     writer.write(at, {static_cast<const std::byte*>(block.const_data_ptr()), block.nbytes()});
     // Blocks have a bounded number of elements, so this loop needs little memory for a tensor of any size.
     at += block.nbytes();
-    note_progress({RankProgress::Phase::Ending});
+    note_more_progress();
   });
 }
 
@@ -61,14 +56,6 @@ void write_tensors(const ExportPlan& plan, const TensorSources& sources, const s
     if (writer) writer->finish();
   }
   require_invariant(written == sources.size(), "a tensor of the model is missing in the plan of its export");
-}
-
-std::string complete(StagedFolder& staged, const ModelConfig& model, const ModelFolder* source,
-                     std::optional<ElementType> type, const std::string& tokenizer,
-                     const std::map<std::string, std::string>& tokenizer_texts) {
-  add_description(staged, model, source, type);
-  add_tokenizer(staged, model, tokenizer, tokenizer_texts);
-  return staged.commit();
 }
 
 TensorSource source_in_file(const WeightFiles::Found& found) {
@@ -95,23 +82,6 @@ TensorSources own_sources(const ModelConfig& model, const std::vector<Parameter>
     }
   }
   return sources;
-}
-
-/// Returns the sum over all ranks. If `act` throws on a rank, all ranks throw.
-double sum_in_agreement(Transport& transport, const std::function<double()>& act) {
-  // A rank that throws alone would leave the others waiting for it, so all ranks learn of a failure before any goes on.
-  std::vector<double> failures_and_number = {0, 0};
-  std::exception_ptr failure;
-  try {
-    failures_and_number[1] = act();
-  } catch (...) {
-    failure = std::current_exception();
-    failures_and_number[0] = 1;
-  }
-  transport.all_sum(failures_and_number);
-  if (failure) std::rethrow_exception(failure);
-  if (failures_and_number[0] > 0) throw PeerLostError("another rank could not write its part of --export");
-  return failures_and_number[1];
 }
 
 }  // namespace
@@ -141,18 +111,22 @@ void convert_folder(const std::string& source, const std::string& output, std::o
   staged.make_weights(plan);
   write_tensors(plan, sources, staged.path());
   const std::string& from = chosen.empty() ? source : chosen;
-  complete(staged, folder.model(), &folder, type, from, tokenizer_texts(from));
+  add_description(staged, folder.model(), &folder, type);
+  add_tokenizer(staged, folder.model(), from, tokenizer_texts(from));
+  staged.commit();
 }
 
 std::string export_model(const Job& job, const std::vector<Parameter>& own, RankId rank, Transport& transport) {
   const std::string& folder = job.options.exported.folder;
   const ExportPlan plan = plan_job_export(job.model, job.options);
-  // Three phases: rank 0 creates files of full size, all ranks write their tensors at their offsets, and rank 0 adds
-  // the description and renames the folder to its final name.
+  // Three phases: rank 0 creates files of full size and the description, all ranks write their tensors at their
+  // offsets, and rank 0 renames the folder, which is complete by then, to its final name.
   std::optional<StagedFolder> staged;  // Rank 0 only
   const double number = sum_in_agreement(transport, [&] {
     if (rank != RankId(0)) return 0.0;
     staged.emplace(folder).make_weights(plan);
+    add_description(*staged, job.model, job.from.get(), export_type(job.options));
+    add_tokenizer(*staged, job.model, job.data.tokenizer, job.data.tokenizer_texts);
     return static_cast<double>(staged->number());
   });
   sum_in_agreement(transport, [&] {
@@ -162,9 +136,7 @@ std::string export_model(const Job& job, const std::vector<Parameter>& own, Rank
   });
   std::string name;
   sum_in_agreement(transport, [&] {
-    if (rank != RankId(0)) return 0.0;
-    name = complete(*staged, job.model, job.from.get(), export_type(job.options), job.data.tokenizer,
-                    job.data.tokenizer_texts);
+    if (rank == RankId(0)) name = staged->commit();
     return 0.0;
   });
   return name;

@@ -6,11 +6,6 @@
 // tensor to its position, block by block, so that no process holds the whole model in memory. The folder appears only
 // when it is complete.
 
-#include <cstdint>
-#include <optional>
-#include <string>
-#include <vector>
-
 #include "model/parameter_group.h"
 #include "safetensors/element_type.h"
 #include "train/setup/job.h"
@@ -31,7 +26,7 @@ void convert_folder(const std::string& source, const std::string& output, std::o
 /// Writes the model of a job to the folder of --export. All ranks call it. Each writes its `own` parameters into
 /// preallocated files, so no rank holds the whole model. `own` must cover each parameter on exactly one rank. Rank 0
 /// adds config.json, generation_config.json and the tokenizer's files if known. The folder appears atomically. Throws
-/// ConfigError on a rank that cannot write, PeerLostError on the others. Returns the folder's name on rank 0
+/// CheckpointError on a rank that cannot write, PeerFinalError on the others. Returns the folder's name on rank 0
 /// (StagedFolder::commit()).
 std::string export_model(const Job& job, const std::vector<Parameter>& own, RankId rank, Transport& transport);
 

@@ -4,8 +4,6 @@
 // are pending: it runs the ops of training and validation (runtime/warm_up.h), and records graphs of ops (--op-graphs).
 // Trainer (trainer.h) calls warm_up_device().
 
-#include <cstdint>
-
 #include "runtime/executor.h"
 #include "train/loop/loader.h"
 #include "train/setup/device_progress.h"

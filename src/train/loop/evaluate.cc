@@ -2,17 +2,14 @@
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
-#include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
-#include <memory>
-#include <vector>
 
 #include "core/cgroup.h"
 #include "core/clock.h"
 #include "core/console.h"
-#include "core/error.h"
+#include "core/reject.h"
 #include "data/corpus.h"
 #include "engine/stored_values.h"
 #include "model_config/parameters.h"
@@ -80,18 +77,18 @@ double weight_bytes(const ModelConfig& model, DataType dtype) {
 Evaluation evaluate(const EvaluationOptions& options, const std::function<void(const EvaluationProgress&)>& progress) {
   if (!options.force_bfloat16) require_fast_numbers(options.dtype, has_native_bfloat16());
   if (options.force_bfloat16 && options.dtype != DataType::BFloat16) {
-    throw ConfigError("--force-bfloat16 is for --dtype bfloat16; give that too, or leave it out");
+    reject("--force-bfloat16 is for --dtype bfloat16; give that too, or leave it out");
   }
   const auto folder = std::make_shared<const ModelFolder>(options.from);
   const ModelConfig& model = folder->model();
   if (options.seed != EvaluationOptions().seed && model.family != Family::Bert) {
-    throw ConfigError("--seed is for the pairs and masks of BERT; leave it out");
+    reject("--seed is for the pairs and masks of BERT; leave it out");
   }
   require_fitting_batch(model, options.sequence, options.micro_batch_size);
   require_memory_for(model, "weights", weight_bytes(model, options.dtype));
   const DataTokenizer tokenizer(options.tokenizer, folder.get(), model);
   const WholeSource source = open_whole_source(options.data, tokenizer.token_options());
-  for (const std::string& line : source.opened.ignored_files_note) messages().write("chimera: " + line + "\n");
+  for (const std::string& line : source.opened.ignored_files_note) print_message(line);
   SampleOptions sample_options = tokenizer.sample_options(source.opened.is_plain_text);
   sample_options.sequence = options.sequence;
   sample_options.seed = static_cast<std::uint64_t>(options.seed);

@@ -4,9 +4,7 @@
 // The text is tokenized as in training and cut into *windows*, one per sample. Each window is used once and in order,
 // so the result does not depend on batch sizes or seeds (except for BERT's pairs and masks).
 
-#include <cstdint>
 #include <functional>
-#include <string>
 
 #include "core/choices.h"
 
@@ -30,7 +28,7 @@ struct EvaluationProgress {
   std::int64_t windows_done = 0;
   std::int64_t windows = 0;  // All windows of the text
   std::int64_t tokens_done = 0;
-  double loss = 0;     // Mean over the windows done
+  double loss = 0;     // Mean over the windows done, in nats
   double seconds = 0;  // Since the first forward
 };
 
@@ -44,7 +42,7 @@ struct Evaluation {
 
 /// Computes the mean loss over all windows (Samples::ordered_sample()). For GPT-2 and Llama this is the mean over all
 /// targets; for BERT, the mean over masked tokens plus the mean over sentence pairs. Sums are in float64. Calls
-/// `progress` after each micro-batch.
+/// `progress` after each micro-batch, in the calling thread.
 ///
 /// Throws ConfigError if folder, data or tokenizer cannot be read or do not fit together, if the sequence is too long
 /// for the model, if the memory is too small, or for bfloat16 on a CPU that emulates it. Throws Error if a loss is not

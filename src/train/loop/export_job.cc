@@ -2,9 +2,6 @@
 
 #include <ATen/ATen.h>
 
-#include <filesystem>
-#include <map>
-#include <nlohmann/json.hpp>
 #include <system_error>
 
 #include "core/files.h"

@@ -4,8 +4,6 @@
 // the batches of all steps, and the hyperparameters. Benchmarks use it to compare the speed of Chimera and PyTorch on
 // equal work, and tests to compare losses and gradients with PyTorch.
 
-#include <string>
-
 #include "train/setup/job.h"
 
 namespace chimera {

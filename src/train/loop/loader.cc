@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <unordered_set>
 
+#include "core/mapped.h"
 #include "model/layers.h"
 #include "model_config/config.h"
 
@@ -88,7 +89,8 @@ std::shared_ptr<const DealtStep> Loader::dealt(std::int64_t step) const {
   std::vector<double> work;
   const std::int64_t samples = job_.run.mini_batch();
   for (std::int64_t i = 0; i < samples; ++i) {
-    const double squares = job_.data.training->squared_documents_at(job_.sample_shift + step * samples + i);
+    const double squares =
+        job_.data.training->squared_documents_at(job_.options.resume.sample_shift + step * samples + i);
     work.push_back(1 - attention + attention * squares / (length * length));
   }
   auto made = std::make_shared<const DealtStep>(deal_step(job_.run, work, /*permutes=*/!job_.canonical));
@@ -115,9 +117,7 @@ void Loader::begin_step(std::int64_t step) {
   // So the thread of the prefetcher prepares the next step while this one runs.
   for (const std::int64_t announced : {step, step + 1}) {
     if (announced == job_.options.updates.steps) return;
-    std::vector<BatchPosition> places;
-    for (const MicroBatchId micro_batch : micro_batches_) places.push_back(place_of(announced, micro_batch));
-    prefetcher_.prefetch(places);
+    prefetcher_.prefetch(mapped(micro_batches_, [&](MicroBatchId id) { return place_of(announced, id); }));
   }
 }
 
@@ -147,7 +147,6 @@ MicroBatch Loader::training(std::int64_t step, StageId stage, MicroBatchId micro
                    .seed = static_cast<std::uint64_t>(job_.options.data.seed),
                    .step = step,
                    .first_sample = dealt(step)->first_dealt(place.first, place.size)};
-  batch.recompute_attention = job_.options.memory.recompute.rule == StageRule::Attention;
   // Each update uses the mean loss of its own samples. Prefetched micro-batches are scaled for the whole mini-batch,
   // for which an asynchronous step may make several updates.
   batch.token_loss_scale *= static_cast<double>(job_.run.updates());
@@ -190,7 +189,7 @@ bool Loader::reads_samples(StageId stage) const {
 
 BatchPosition Loader::place_of(std::int64_t step, MicroBatchId micro_batch) const {
   const std::int64_t first = job_.run.first_sample(place_.group, micro_batch);
-  return {step, first, job_.run.samples_per_op(), job_.run.mini_batch(), job_.sample_shift};
+  return {step, first, job_.run.samples_per_op(), job_.run.mini_batch(), job_.options.resume.sample_shift};
 }
 
 }  // namespace chimera

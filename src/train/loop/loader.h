@@ -4,12 +4,7 @@
 // need, so no rank sends data to another. A thread prepares the micro-batches of the next step during the current one,
 // in pinned memory if the rank has a GPU. The executor calls Loader through StepHooks::load (runtime/step_hooks.h).
 
-#include <ATen/core/Tensor.h>
-#include <cstdint>
-#include <map>
-#include <memory>
 #include <mutex>
-#include <vector>
 
 #include "data/sample_prefetcher.h"
 #include "data/samples.h"
@@ -35,7 +30,8 @@ namespace chimera {
 /// Returns the micro-batch on `device`; pinned memory is copied asynchronously on the current stream.
 [[nodiscard]] MicroBatch on_device(MicroBatch batch, at::Device device);
 
-/// Loads the micro-batches of one worker of a data-parallel group (`place`) to its device. Borrows the job.
+/// Loads the micro-batches of one worker of a data-parallel group (`place`) to its device. Borrows the job. For the
+/// rank's own thread, except for dealt().
 class Loader {
  public:
   Loader(const Job& job, const GroupWorker& place, at::Device device);
@@ -43,16 +39,18 @@ class Loader {
   /// Allocates the pinned memory that all steps need, after the first begin_step(): to allocate it in a step may wait
   /// for the whole GPU, and so for receives. Waits until this step and the next are prefetched.
   void warm_up(std::int64_t step);
-  /// Prefetches this step (from 0) and the next, and forgets earlier steps.
+  /// Prefetches this step (from 0) and the next. Forgets earlier steps, except for the step before this one, which an
+  /// asynchronous schedule may still need.
   void begin_step(std::int64_t step);
   /// Returns the micro-batch of `step` (from 0) for a stage, with the dropout settings and loss scales. It has no
   /// tokens if the stage reads only hidden states. Throws the errors of reading the data.
   [[nodiscard]] MicroBatch training(std::int64_t step, StageId stage, MicroBatchId micro_batch);
-  /// Returns where the samples of `step` (from 0) stand. Any thread may call it.
+  /// Returns how the samples of `step` (from 0) are dealt to micro-batches (engine/dealing.h). Any thread may call it.
   [[nodiscard]] std::shared_ptr<const DealtStep> dealt(std::int64_t step) const;
-  /// Returns a micro-batch of the `batch`-th mini-batch (from 0) of the validation split, without prefetching.
+  /// Returns a micro-batch of the `batch`-th mini-batch (from 0) of the validation split, without prefetching. If the
+  /// split is shorter than a mini-batch, samples whose targets do not count fill it up.
   [[nodiscard]] MicroBatch validation(std::int64_t batch, StageId stage, MicroBatchId micro_batch) const;
-  /// Returns how many micro-batches the thread had not prepared in time.
+  /// Returns how many micro-batches were not prefetched and so were made by the calling thread.
   [[nodiscard]] std::int64_t cache_misses() const { return prefetcher_.cache_misses(); }
 
  private:

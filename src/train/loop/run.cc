@@ -2,31 +2,22 @@
 
 #include <ATen/Parallel.h>
 #include <c10/util/Exception.h>
-#include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <algorithm>
-#include <array>
 #include <atomic>
-#include <chrono>
 #include <cstdlib>
 #include <exception>
-#include <functional>
-#include <memory>
 #include <mutex>
-#include <optional>
-#include <utility>
-#include <vector>
 
 #include "checkpoint/checkpoint_folder.h"
 #include "core/cgroup.h"
 #include "core/clock.h"
 #include "core/console.h"
 #include "core/core_use.h"
-#include "core/error.h"
 #include "core/fault_point.h"
 #include "core/files.h"
 #include "core/json.h"
+#include "core/mapped.h"
 #include "core/reject.h"
 #include "core/shell_words.h"
 #include "hugging_face/staged_folder.h"
@@ -50,6 +41,7 @@
 #include "train/recover/stop_signals.h"
 #include "train/setup/connection.h"
 #include "train/setup/device.h"
+#include "train/setup/dry_run.h"
 #include "train/setup/job_identity.h"
 #include "train/setup/job_outputs.h"
 #include "transport/connection_breaker.h"
@@ -66,7 +58,14 @@ namespace {
 
 std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
 
-FailureReport failure_of(const std::exception_ptr& exception, const std::string& op) {
+/// Returns what needs the memory of a rank, for its out-of-memory error.
+std::string holders_of(const Job& job, std::size_t rank) {
+  constexpr double kAnySpeed = 1e12;
+  const Forecast all = forecast(job, machine_at(kAnySpeed, job, job.options));
+  return holders_text(all.ranks.at(rank), all.reserved);
+}
+
+FailureReport failure_of(const std::exception_ptr& exception, const std::string& op, const Job& job, RankId rank) {
   try {
     std::rethrow_exception(exception);
   } catch (const PeerLostError& error) {
@@ -76,7 +75,8 @@ FailureReport failure_of(const std::exception_ptr& exception, const std::string&
   } catch (const FinalError& error) {
     return {.op = op, .message = first_line(error.what()), .is_final = true};
   } catch (const c10::OutOfMemoryError& error) {
-    return {.op = op, .message = summarize_out_of_memory(error.what_without_backtrace())};
+    return {.op = op,
+            .message = summarize_out_of_memory(error.what_without_backtrace()) + "; " + holders_of(job, rank.index())};
   } catch (const c10::Error& error) {
     return {.op = op, .message = first_line(error.what_without_backtrace())};
   } catch (const std::exception& error) {
@@ -104,15 +104,15 @@ std::optional<MemoryMeter> meter_of(const OutputOptions& output, std::int64_t ra
 
 /// Returns the peak tensor bytes of all ranks as JSON.
 std::string tensor_memory(const JobShape& job, RankId rank, Transport& transport, const MemoryMeter& meter) {
-  std::vector<double> bytes;
   const double own = static_cast<double>(meter.usage(job.launched_rank(rank)).peak);
-  for (const auto& peak : gather({own}, rank, job.num_ranks(), transport)) bytes.push_back(peak.front());
-  return fmt::format("{{\"peak_bytes\": [{:.0f}]}}\n", fmt::join(bytes, ", "));
+  const auto bytes = gather({own}, rank, job.num_ranks(), transport);
+  return fmt::format("{{\"peak_bytes\": [{:.0f}]}}\n",
+                     fmt::join(mapped(bytes, [](const auto& peak) { return peak.front(); }), ", "));
 }
 
 void say_saved(const std::string& folder) {
-  messages().write(fmt::format("chimera: ended by a signal; step {} is saved in {}, --resume auto continues from it\n",
-                               list_steps(folder).back(), folder));
+  print_message("ended by a signal; step {} is saved in {}, --resume auto continues from it", list_steps(folder).back(),
+                folder);
 }
 
 std::optional<StopSignals> stop_signals(const std::string& folder, StopSignals::Second second) {
@@ -125,7 +125,7 @@ void write_speed(const std::string& folder, const SpeedAnalysis& report) {
   try {
     write_whole(folder + "/" + kSpeedName, json_report(to_json(report)));
   } catch (const Error& error) {
-    messages().write(fmt::format("chimera: {}\n", error.what()));
+    print_message("{}", error.what());
   }
 }
 
@@ -135,24 +135,30 @@ int exit_code(bool is_whole) { return static_cast<int>(is_whole ? ExitCode::Succ
 /// recomputed.
 std::string export_or_save(const Trainer& trainer, bool is_saved, Transport& transport) {
   const TrainOptions& options = trainer.job().options;
-  const auto save = [&] {
-    std::string folder =
-        options.checkpoint.folder.empty() ? options.exported.folder + ".checkpoint" : options.checkpoint.folder;
-    if (!is_saved || (options.checkpoint.folder.empty() && !trainer.save_in(folder))) folder.clear();
-    return folder;
+  const auto save = [&]() -> std::string {
+    const std::string& folder = options.checkpoint.folder;
+    if (!folder.empty()) return is_saved ? checkpoint_path(folder, options.updates.steps) : "";
+    try {
+      return trainer.save_in(options.exported.folder + ".checkpoint");
+    } catch (const std::exception& error) {  // The run ends by the error of the export
+      print_message("{}", error.what());
+      return "";
+    }
   };
   try {
     return export_model(trainer.job(), trainer.model().whole_parameters(), trainer.rank(), transport);
-  } catch (const PeerLostError&) {
+  } catch (const PeerFinalError&) {
     (void)save();
     throw;
+  } catch (const PeerLostError&) {
+    throw;
   } catch (const std::exception& error) {
-    const std::string folder = save();
-    throw Error(fmt::format("--export {}: {}; {}", options.exported.folder, error.what(),
-                            folder.empty()
-                                ? "the last step is not saved either"
-                                : fmt::format("the model is saved in {}; `chimera export {} --output DIR` exports it",
-                                              folder, shell_word(folder))));
+    const std::string saved = save();
+    throw FinalError(fmt::format("--export {}: {}; {}", options.exported.folder, error.what(),
+                                 saved.empty() ? "the last step is not saved either"
+                                               : fmt::format("the model is saved in {}; `chimera export {} --output "
+                                                             "DIR` exports it",
+                                                             saved, shell_word(saved))));
   }
 }
 
@@ -160,7 +166,7 @@ std::string export_or_save(const Trainer& trainer, bool is_saved, Transport& tra
 /// saved. Throws the trainer's errors and stores their place in `op`. `reconnecting` may be null.
 bool train_as(const Job& job, RankId rank, Transport& transport, std::optional<MemoryMeter>& meter, std::string& op,
               ReconnectingTransport* reconnecting = nullptr) {
-  set_fault_rank(static_cast<int>(rank.value()));
+  fault_rank() = static_cast<int>(rank.value());
   use_threads(job.options, job.local_ranks());
   // The recording covers the model too, so it starts before the trainer exists.
   std::optional<MemoryMeter::Recording> recording;
@@ -170,11 +176,14 @@ bool train_as(const Job& job, RankId rank, Transport& transport, std::optional<M
   try {
     RunOutputs outputs(job.options);
     RunSummary run;
+    std::string exported;
+    // A run that a signal has ended exports nothing: its model is not the one that was asked for.
+    const auto export_whole = [&](bool is_saved) {
+      if (!job.options.exported.folder.empty()) exported = export_or_save(*trainer, is_saved, transport);
+    };
     if (reconnecting != nullptr) {
-      lasting.emplace(job, rank, *reconnecting, trainer);
-      run = lasting->run({.on_change = [&] { outputs.close(); },
-                          .on_begin = [&] { outputs.open(*trainer); },
-                          .on_step = [&](const StepMetrics& step) { outputs.note_step(step); }});
+      lasting.emplace(job, rank, *reconnecting, trainer, outputs);
+      run = lasting->run([&] { export_whole(lasting->is_saved()); });
       note_progress({RankProgress::Phase::Ending});  // Ranks lost from now on are not replaced
     } else {
       trainer.emplace(job, rank, transport);
@@ -185,14 +194,13 @@ bool train_as(const Job& job, RankId rank, Transport& transport, std::optional<M
     // Everything below only reports. An error there must not cost the result of the training.
     // Checkpoint and model first: they cannot be recomputed.
     const bool is_saved = lasting ? lasting->is_saved() : trainer->finish_checkpoints();
+    if (!lasting) note_progress({RankProgress::Phase::Ending});
+    if (!lasting && run.is_whole) export_whole(is_saved);
     const Job& final_job = trainer->job();  // With other ranks than `job` if some are lost
-    std::string exported;
-    // A run that a signal has ended exports nothing: its model is not the one that was asked for.
-    if (run.is_whole && !job.options.exported.folder.empty()) exported = export_or_save(*trainer, is_saved, transport);
     const bool speaks = outputs.speaks();
     if (const Tracer* tracer = run.steps > 0 ? trainer->tracer() : nullptr) {
-      const auto recorded = gather_steps(job, job.options.device.transport, rank, transport, *tracer);
-      if (speaks) write_observations(job, recorded, run, outputs.lines());
+      const auto recorded = gather_steps(final_job, job.options.device, trainer->rank(), transport, *tracer);
+      if (speaks) write_observations(final_job, recorded, run, outputs.lines());
     }
     if (meter) {
       const std::string text = tensor_memory(final_job, trainer->rank(), transport, *meter);
@@ -200,7 +208,7 @@ bool train_as(const Job& job, RankId rank, Transport& transport, std::optional<M
     }
     if (speaks && run.steps > 0) {
       output().write(speed_summary(final_job, job.options, run, available_cores()));
-      if (!job.options.checkpoint.folder.empty() && !uses_gpu(job.options)) {
+      if (!job.options.checkpoint.folder.empty() && !job.options.numbers.cuda_graphs) {
         write_speed(job.options.checkpoint.folder,
                     analyze_speed(final_job, job.options.planned, run, available_cores()));
       }
@@ -227,10 +235,6 @@ bool train_as(const Job& job, RankId rank, Transport& transport, std::optional<M
 /// Timeout with another launcher: nothing identifies a live rank that blocks the others.
 constexpr std::chrono::milliseconds kPlacedPatience = std::chrono::minutes(30);
 
-std::chrono::milliseconds milliseconds(double seconds) {
-  return std::chrono::ceil<std::chrono::milliseconds>(std::chrono::duration<double>(seconds));
-}
-
 /// Threads that start later, those of c10d and NCCL too, inherit the cores.
 void bind_near_gpu(const TrainOptions& options, RankId launched) {
   if (!uses_gpu(options)) return;
@@ -248,7 +252,7 @@ std::unique_ptr<Transport> connect_once(const Job& job, const RankEnvironment& r
             .rendezvous = rank.rendezvous,
             .compared = fingerprint(job),
             .timeout = rank.placed ? kPlacedPatience : kGlooDefaultTimeout,
-            .start_up_timeout = rank.placed || rank.remote ? milliseconds(job.options.recovery.rendezvous_seconds)
+            .start_up_timeout = rank.placed || rank.remote ? to_milliseconds(job.options.recovery.rendezvous_seconds)
                                                            : kGlooDefaultTimeout,
             .breaker = breaks ? std::make_shared<ConnectionBreaker>() : nullptr});
 }
@@ -258,7 +262,7 @@ std::unique_ptr<Transport> connect_once(const Job& job, const RankEnvironment& r
 int run_threads(const Job& job) {
   fix_products(job.canonical.has_value());
   const std::string flight = job.options.flight_folder();
-  begin_own_flight(flight, flight_job(job, job.options.planned));
+  try_flight(flight, [&] { begin_flight(flight, flight_job(job, job.options.planned)); });
   const auto begin = sample_core_use();
   const auto ranks = static_cast<int>(job.num_ranks());
   std::vector<std::string> ops(static_cast<std::size_t>(ranks));  // [rank]
@@ -266,8 +270,8 @@ int run_threads(const Job& job) {
   std::atomic<bool> is_whole = true;
   const auto signals = stop_signals(job.options.checkpoint.folder, StopSignals::Second::EndsProcess);
   // No launcher watches thread ranks, so this process detects its own hangs.
-  ThreadHangWatch watch(ranks, milliseconds(job.options.recovery.hang_seconds),
-                        milliseconds(job.options.recovery.hang_seconds_at_start()), !uses_gpu(job.options),
+  ThreadHangWatch watch(ranks, to_milliseconds(job.options.recovery.hang_seconds),
+                        to_milliseconds(job.options.recovery.hang_seconds_at_start()), !uses_gpu(job.options),
                         job.options.numbers.cuda_graphs);
   const auto failed = try_rank_threads(ranks, job.rank_groups(), [&](RankId rank, Transport& transport) {
     const ThreadHangWatch::Rank watched(watch, static_cast<int>(rank.value()));
@@ -280,10 +284,10 @@ int run_threads(const Job& job) {
     finish_output(kDrainAfterSuccess);
     return exit_code(is_whole);
   }
-  FailureReport failure = failure_of(failed->error, ops[failed->rank.index()]);
+  FailureReport failure = failure_of(failed->error, ops[failed->rank.index()], job, failed->rank);
   failure.rank = static_cast<int>(failed->rank.value());
   const std::string reason = describe_failure(failure.rank, {.report = failure, .ending = {}});
-  messages().write("chimera: " + reason + "\n");
+  print_message(reason);
   end_own_flight(flight, FlightVerdict{.reason = reason,
                                        .culprit = failure.rank,
                                        .op = failure.op,
@@ -297,11 +301,12 @@ int run_rank(const Job& job, RankEnvironment rank) {
   fix_products(job.canonical.has_value());
   const std::string flight = job.options.flight_folder();
   std::string op = "start-up";
-  if (rank.placed && rank.rank == 0) begin_own_flight(flight, flight_job(job, job.options.planned));
+  if (rank.placed && rank.rank == 0)
+    try_flight(flight, [&] { begin_flight(flight, flight_job(job, job.options.planned)); });
   std::unique_ptr<Heartbeats> heartbeats;
   std::optional<int> told;  // of a reported failure
   const auto tell = [&] {
-    const FailureReport failure = failure_of(std::current_exception(), op);
+    const FailureReport failure = failure_of(std::current_exception(), op, job, RankId(rank.rank));
     if (heartbeats) heartbeats->leave();
     report_failure(failure);
     return static_cast<int>(exit_code_of(failure));
@@ -327,7 +332,7 @@ int run_rank(const Job& job, RankEnvironment rank) {
       if (rank.placed) recorded.emplace(flight, rank.rank);  // Rank 0 has created the folder
       rank.rendezvous_file.reset();
       // The rendezvous has timeouts of its own. From here on, a silent host would block all others.
-      if (job.options.recovery.hang_seconds > 0) heartbeats = watch_hosts(rank, transport);
+      if (job.options.recovery.hang_seconds > 0) heartbeats = watch_hosts(rank, transport, !uses_gpu(job.options));
       note_progress({RankProgress::Phase::StartUp});
       std::optional<MemoryMeter> meter = meter_of(job.options.output, job.num_ranks());
       // Static: a signal during process exit must not cause a failure.

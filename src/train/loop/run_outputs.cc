@@ -1,8 +1,5 @@
 #include "train/loop/run_outputs.h"
 
-#include <fmt/format.h>
-#include <utility>
-
 #include "core/console.h"
 #include "telemetry/run_history.h"
 
@@ -30,7 +27,7 @@ void RunOutputs::open(const Trainer& trainer) {
   if (metrics_ || events_) return;
   const std::int64_t closed = last_closed_step(trainer);
   // Before the metrics are opened, which cuts the lines after `closed`: those steps will be reported again.
-  if (!output.report.empty()) lines_ = read_kept_lines(output.metrics, closed);
+  if (output.observes()) lines_ = read_kept_lines(output.metrics, closed);
   if (!output.tensorboard.empty()) events_.emplace(output.tensorboard, closed + 1);
   if (!output.metrics.empty()) metrics_.emplace(output.metrics, closed);
 }
@@ -54,9 +51,9 @@ void RunOutputs::note_step(StepMetrics step) {
   written_ = step.step;
   if (peak_flops_ > 0) step.utilization = flops_ / step.step_seconds / peak_flops_;
   if (step.utilization > 1 && !std::exchange(has_warned_, true))
-    messages().write(fmt::format("chimera: an MFU above 100 % is impossible: {}\n", kWrongPeak));
+    print_message("an MFU above 100 % is impossible: {}", kWrongPeak);
   if (metrics_) metrics_->write(step);
-  if (!options_.output.report.empty()) lines_ += to_json_line(step);
+  if (options_.output.observes()) lines_ += to_json_line(step);
   if (events_) events_->write(step);
   progress_->show(step);
 }

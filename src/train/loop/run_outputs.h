@@ -3,10 +3,6 @@
 // What a running job writes after each step: metrics, events for TensorBoard, and progress lines. Rank 0 of the running
 // ranks writes; it is another process after a change of the running ranks.
 
-#include <chrono>
-#include <optional>
-#include <string>
-
 #include "hugging_face/staged_folder.h"
 #include "telemetry/event_file.h"
 #include "telemetry/metrics.h"
@@ -15,7 +11,7 @@
 
 namespace chimera {
 
-/// The outputs of one rank; ranks other than the writing one open nothing. Borrows the options.
+/// The outputs of one rank, for its own thread; ranks other than the writing one open nothing. Borrows the options.
 class RunOutputs {
  public:
   explicit RunOutputs(const TrainOptions& options) : options_(options), pace_(options.updates.steps) {}
@@ -25,14 +21,14 @@ class RunOutputs {
   void open(const Trainer& trainer);
   /// Closes the files before the running ranks change. The last step is reported again after the next open().
   void close();
-  /// Writes a step, unless this rank does not write or has written the step.
+  /// Writes the metrics of a step, unless this rank does not write or has already written the step.
   void note_step(StepMetrics step);
   /// Writes what is still buffered at the end of the run.
   void finish();
 
   /// Returns whether this rank writes.
   [[nodiscard]] bool speaks() const { return speaks_; }
-  /// Returns the lines of the metrics for --report, including earlier attempts.
+  /// Returns the lines of the metrics for --report and --trace, including earlier attempts.
   [[nodiscard]] const std::string& lines() const { return lines_; }
 
  private:

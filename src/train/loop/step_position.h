@@ -17,6 +17,7 @@ class StepPosition {
   /// `first` is the number of steps that earlier runs have made, up to the checkpoint that this run resumes from.
   explicit StepPosition(std::int64_t first) { resume(first, first); }
 
+  // begin(), note_update() and close() take a step through its phases. A call in a wrong phase is an InternalError.
   void begin(std::int64_t step) {
     require_invariant(phase_ != Phase::Updated, "a step begins, but the step before it is not closed");
     step_ = step;
@@ -38,6 +39,7 @@ class StepPosition {
     phase_ = done > first ? Phase::Updated : Phase::Computing;
   }
 
+  /// Returns the number of steps that earlier runs have made.
   [[nodiscard]] std::int64_t first() const { return first_; }
   /// Returns the current step: the step that is computing or updated; when it is closed, the last step.
   [[nodiscard]] std::int64_t step() const { return step_; }

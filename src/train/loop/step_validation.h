@@ -1,10 +1,10 @@
 #pragma once
 
-// Evaluates the weights between two training steps. The Trainer (trainer.h) calls loss() for --validate-every and
-// sample() for --sample-every; both are collective. loss() runs the forwards of the schedule on mini-batches of the
-// validation split. sample() continues the prompt, with the stages of replica 0 in data-parallel group 0.
+// Evaluates the weights between two training steps. The Trainer (trainer.h) calls validation_loss() for
+// --validate-every and sample_text() for --sample-every; both are collective. The first runs the forwards of the
+// schedule on mini-batches of the validation split. The second continues the prompt, with the stages of replica 0 in
+// data-parallel group 0.
 
-#include <cstdint>
 #include <string>
 
 #include "engine/step_driver.h"
@@ -15,25 +15,13 @@
 
 namespace chimera {
 
-/// Validation and samples of one rank. Borrows its arguments. `step` is the last training step, from 1; messages about
-/// hangs and failures name it.
-class StepValidation {
- public:
-  StepValidation(const RankContext& self, const TrainedModel& model, const Loader& loader, StepDriver& driver,
-                 DeviceProgress& progress)
-      : self_(self), model_(model), loader_(loader), driver_(driver), progress_(progress) {}
+// In both, `step` is the last training step, from 1; messages about hangs and failures name it.
 
-  /// Returns the mean loss over at most --validate-batches mini-batches, on all ranks.
-  [[nodiscard]] double loss(std::int64_t step);
-  /// Returns the text that continues the prompt, on all ranks.
-  [[nodiscard]] std::string sample(std::int64_t step);
-
- private:
-  const RankContext& self_;
-  const TrainedModel& model_;
-  const Loader& loader_;
-  StepDriver& driver_;
-  DeviceProgress& progress_;
-};
+/// Returns the mean loss over at least one and at most --validate-batches mini-batches, on all ranks.
+[[nodiscard]] double validation_loss(const RankContext& self, const Loader& loader, StepDriver& driver,
+                                     DeviceProgress& progress, std::int64_t step);
+/// Returns the text that continues the prompt, on all ranks.
+[[nodiscard]] std::string sample_text(const RankContext& self, const TrainedModel& model, DeviceProgress& progress,
+                                      std::int64_t step);
 
 }  // namespace chimera

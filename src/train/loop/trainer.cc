@@ -2,16 +2,15 @@
 
 #include <fmt/format.h>
 
-#include <utility>
-#include <vector>
-
+#include <filesystem>
+#include "checkpoint/checkpoint_folder.h"
 #include "core/cgroup.h"
 #include "core/clock.h"
 #include "core/error.h"
-#include "core/fault_point.h"
 #include "engine/adaptation.h"
 #include "engine/programs.h"
 #include "train/loop/device_warm_up.h"
+#include "train/recover/final_error.h"
 #include "train/recover/state_hash.h"
 #include "train/setup/device.h"
 #include "train/setup/job_checkpoints.h"
@@ -19,7 +18,8 @@
 
 // Trainer::run() is the loop of training: run_step() computes a step and updates the weights, close_step() does what
 // follows from it: comparisons of replicas, validation, metrics, saves. A run that loses a rank may end between the
-// two, so StepPosition counts updated and closed steps apart. rejoin() continues such a run over new connections.
+// two, so StepPosition counts updated and closed steps apart. rejoin(), in trainer_handover.cc, continues such a run
+// over new connections.
 
 namespace chimera {
 namespace {
@@ -57,7 +57,6 @@ Trainer::Trainer(const Job& job, RankId rank, Transport& transport, WeightOrigin
           job.run, UpdateRule{job.options.updates.learning_rate, job.options.updates.steps, job.options.updates.clip},
           self_.place.worker, model_.stages(), self_.transport,
           hidden_states(job, options().data.sequence, options().numbers.dtype), program_shape_of(self_), model_.tied()),
-      validation_(self_, model_, loader_, driver_, progress_),
       replicas_(self_, model_, progress_),
       losses_(self_),
       replacement_(self_, model_, kept != nullptr ? kept->gradients_complete_step : 0) {
@@ -102,7 +101,11 @@ RunSummary Trainer::run(const OnStep& on_step, std::optional<std::int64_t> until
   }
   RunSummary summary;
   const bool is_over = !continues || steps_.done() == options().updates.steps;
-  if (is_over && steps_.done() > steps_.first()) summary = times_.summarize(driver_.executor(), self_);
+  if (is_over && steps_.done() > steps_.first()) {
+    await_device(self_.device);
+    times_.read_updates();
+    summary = times_.summarize(driver_.executor(), self_);
+  }
   summary.is_whole = steps_.done() == options().updates.steps;
   summary.peak_memory_bytes = last_.peak_memory_bytes;
   summary.used_memory_bytes = times_.used_memory_bytes();
@@ -133,8 +136,14 @@ void Trainer::run_step(std::int64_t step) {
   if (shared_ != nullptr) hooks.shared = shared_->numbers_of(step + 1, self_.job.launched_rank(rank()));
   const StepResult result = driver_.train(program_of(step), hooks, loader_.dealt(step)->micro_batch_at);
   note_metrics(result, monotonic_seconds() - start);
+  if (!self_.device.is_cpu()) accelerator().name_range("");
   // After note_metrics(): the weights of this rank have the update, so the step must count before the rank leaves.
-  if (shared_ != nullptr) shared_->note_step(driver_.executor().op_times(), last_.step_seconds);
+  if (shared_ != nullptr) {
+    TransitTimes links;
+    for (const auto& [from, time] : driver_.executor().take_transit_times())
+      links.emplace(self_.job.launched_rank(from), time);
+    shared_->note_step(driver_.executor().op_times(), last_.step_seconds, links);
+  }
   if (unshared_) std::rethrow_exception(std::exchange(unshared_, nullptr));
   if (self_.tensor) last_.op_sum_seconds = self_.tensor->seconds() - sums_before;
   model_.inject_bit_flip("updated", 0);
@@ -186,11 +195,17 @@ void Trainer::note_instruction(const Instruction& instruction) {
     if (!self_.job.run.schedule.updates) model_.complete_gradients();
     replacement_.note_gradients_complete(steps_.step());
   }
+  // The host has waited for all ops of the step.
+  if (instruction.kind == InstructionKind::OptimizerStep) {
+    times_.read_updates();
+    if (self_.tensor) self_.tensor->read_seconds();
+  }
+  if (!self_.device.is_cpu()) accelerator().name_range(driver_.executor().current());
   progress_.note({RankProgress::Phase::Steps, steps_.step(), instruction});
 }
 
 void Trainer::update(std::int64_t step, double gradient_norm) {
-  const double start = monotonic_seconds();
+  const TimeMark begin(self_.device);
   replicas_.forget();
   try {
     driver_.update(model_.optimizer(), step, gradient_norm);
@@ -200,13 +215,13 @@ void Trainer::update(std::int64_t step, double gradient_norm) {
     unshared_ = std::current_exception();  // The step counts as updated; rejoin() shares the update
   }
   model_.update_copies();
-  times_.add_update(monotonic_seconds() - start);
+  times_.note_update(begin, self_.device);
 }
 
 void Trainer::update_stage(StageId stage, MicroBatchId last, double gradient_norm) {
-  const double start = monotonic_seconds();
+  const TimeMark begin(at::kCPU);  // The host does not wait for a single update
   driver_.update(model_.optimizer(stage), last.value() / self_.job.run.schedule.micro_batches, gradient_norm);
-  times_.add_update(monotonic_seconds() - start);
+  times_.note_update(begin, at::kCPU);
 }
 
 void Trainer::note_metrics(const StepResult& result, double seconds) {
@@ -226,11 +241,15 @@ void Trainer::note_metrics(const StepResult& result, double seconds) {
   // Only of a rerouted run, whose number of ranks changes.
   if (self_.job.lost_ranks > 0) metrics.workers = self_.job.num_ranks();
   metrics.factors = self_.job.factors;
+  for (const auto& [one, other, delay] : self_.job.delays)
+    metrics.delays.push_back({static_cast<double>(one.value()), static_cast<double>(other.value()), delay});
   metrics.is_skipped = result.is_skipped;
   metrics.skipped = last_.skipped + (result.is_skipped ? 1 : 0);
   metrics.updates = last_.updates + (result.is_skipped ? 0 : self_.job.run.updates());
-  // A spike throws here, before the step counts as updated, so that no checkpoint of it is written.
-  losses_.note(metrics, last_.loss_watch);
+  // A spike throws here, before the step counts as updated: no checkpoint has it.
+  losses_.note(metrics, last_.loss_watch, [&] {
+    if (checkpointer_) checkpointer_->complete();
+  });
   last_ = std::move(metrics);
   steps_.note_update();
 }
@@ -243,9 +262,9 @@ bool Trainer::close_step(const OnStep& on_step) {
   // Before the validation, whose loss of a corrupted copy would mean nothing.
   if (is_due(options().recovery.steps_between_comparisons())) replicas_.compare(last_.step);
   if (self_.job.canonical) last_.parameters_hash = hash_parameters();
-  if (is_due(options().data.validate_every)) last_.validation_loss = validation_.loss(last_.step);
-  if (is_due(options().data.sample_every)) last_.sample = validation_.sample(last_.step);
-  // Metrics are written before a save, so that a checkpoint never has a step that the metrics lack.
+  if (is_due(options().data.validate_every)) last_.validation_loss = validation_loss();
+  if (is_due(options().data.sample_every)) last_.sample = sample_text(self_, model_, progress_, last_.step);
+  // Before a save, so that no checkpoint has a step that the metrics lack.
   on_step(last_);
   const bool continues = !checkpointer_ || save_if_due();
   steps_.close();
@@ -262,52 +281,28 @@ bool Trainer::save_if_due() {
   return !stops;
 }
 
-bool Trainer::save_in(const std::string& folder) const {
+std::string Trainer::save_in(const std::string& folder) const {
   Job job = self_.job;
-  job.options.checkpoint.folder = folder;
-  // A checkpointer of its own: the one of --checkpoint, if any, holds another folder.
-  return Checkpointer(job, self_.world_rank, self_.transport, model_.groups(), model_.optimizer_state(),
-                      self_.tensor.get())
-      .finish(last_);
-}
-
-void Trainer::drop_step() {
-  fault_point("leave");
-  // A GPU may still be working on ops of the step, whose tensors are about to be dropped.
-  await_device(self_.device);
-  driver_.executor().drop();
-  if (options().recovery.watches_weights()) replicas_.require_unchanged();  // A replacement may receive this state
-  replicas_.forget();
-  if (checkpointer_) checkpointer_->drop();
-}
-
-void Trainer::rejoin() {
-  // An example is in train/recover/rank_replacement.h. The order matters: votes first, then the numbers of the loop,
-  // then the missing update of ranks that are a step behind, and the state of the model last, because it is copied
-  // after that update.
-  const ResumeState resume = replacement_.agree(steps_.done());
-  LoopState state = loop_state();
-  replacement_.share(state, resume.metrics_source);
-  last_ = state.last;
-  losses_.set_skipped_in_row(state.skipped_in_row);
-  if (checkpointer_) checkpointer_->resume(state.plans);
-  const bool is_behind = model_.has_weights() && steps_.done() < resume.done;
-  if (is_behind && !last_.is_skipped) {
-    replicas_.forget();
-    driver_.update_alone(model_.optimizer(), resume.done - 1, last_.gradient_norm);
-    model_.update_copies();
-  }
-  // Before other ranks are waited for: another loss must not repeat the update.
-  steps_.resume(state.first_step, resume.done);
-  replacement_.send_state(resume, last_.updates);
-  if (self_.job.has_second_shards) {
-    model_.optimizer().share();
-    model_.update_copies();
-  }
-  driver_.executor().connect_sums();
-  // New connections of a GPU are made at their first use, which the warm-up does apart from any message.
-  is_warm_ = false;
-  fault_point("resume");
+  job.first_step = -1;  // No step is saved there
+  std::string& name = job.options.checkpoint.folder;
+  const auto set_name = [&](std::int64_t number) {
+    name = number == 1 ? folder : fmt::format("{}.{}", folder, number);
+  };
+  std::optional<Checkpointer> saver;
+  const auto open = [&] {
+    saver.emplace(job, rank(), self_.transport, model_.groups(), model_.optimizer_state(), self_.tensor.get());
+  };
+  // Rank 0 removes leftovers in the folder, so the others write after it.
+  const double number = sum_in_agreement(self_.transport, [&] {
+    if (rank() != RankId(0)) return 0.0;
+    std::int64_t own = 1;
+    for (set_name(own); std::filesystem::exists(std::filesystem::symlink_status(name)); set_name(own)) ++own;
+    open();
+    return static_cast<double>(own);
+  });
+  set_name(static_cast<std::int64_t>(number));
+  if (!saver) open();
+  return saver->finish(last_) ? checkpoint_path(name, last_.step) : "";
 }
 
 LoopState Trainer::loop_state() const {
@@ -321,7 +316,7 @@ void Trainer::trace(bool on, std::function<MemorySample()> sample_memory) {
   tracer_.reset();
   if (!on) return;
   tracer_.emplace(self_.job.programs.training.workers[self_.place.worker.index()].size(),
-                  self_.job.run.worker_groups().size(), std::move(sample_memory));
+                  self_.job.run.worker_groups().size(), std::move(sample_memory), self_.device);
 }
 
 std::string Trainer::current() const {

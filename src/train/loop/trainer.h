@@ -14,11 +14,7 @@
 // RankReplacement what the replacement of a lost rank needs, Checkpointer the saves, and StepPosition the place in the
 // loop. run.cc makes a Trainer on every rank.
 
-#include <cstdint>
 #include <exception>
-#include <functional>
-#include <optional>
-#include <string>
 
 #include "engine/step_driver.h"
 #include "telemetry/metrics.h"
@@ -69,8 +65,8 @@ class Trainer {
   /// order. In an asynchronous schedule, micro-batches of later steps are already in the pipeline when it returns,
   /// unless `step` is the last of its Job::flush_interval().
   StepMetrics train_step(std::int64_t step);
-  /// Returns the mean loss over at most --validate-batches mini-batches of validation data.
-  double validation_loss() { return validation_.loss(steps_.step()); }
+  /// Returns the loss on validation data (step_validation.h). Collective.
+  double validation_loss() { return chimera::validation_loss(self_, loader_, driver_, progress_, steps_.step()); }
 
   /// Abandons the current step after the loss of a rank. Not for asynchronous schedules.
   void drop_step();
@@ -86,8 +82,9 @@ class Trainer {
 
   /// Saves the last step if it is not saved yet. Returns false if this fails.
   [[nodiscard]] bool finish_checkpoints() { return !checkpointer_ || checkpointer_->finish(last_); }
-  /// Saves the last step in another folder than --checkpoint. All ranks call it. Returns false if this fails.
-  [[nodiscard]] bool save_in(const std::string& folder) const;
+  /// Saves the last step of a run without --checkpoint in `folder` or, if the name is in use, `folder`.2, .3 and so on.
+  /// All ranks call it. Returns the path of the checkpoint, empty if this fails.
+  [[nodiscard]] std::string save_in(const std::string& folder) const;
 
   /// Starts or stops recording the times of instructions, and forgets earlier ones. If `sample_memory` is set, also
   /// calls it between every two instructions.
@@ -121,7 +118,6 @@ class Trainer {
   DeviceProgress progress_;
   TrainedModel model_;
   StepDriver driver_;
-  StepValidation validation_;
   ReplicaCheck replicas_;
   LossGuard losses_;
   RankReplacement replacement_;

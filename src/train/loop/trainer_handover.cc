@@ -1,16 +1,13 @@
 #include "train/loop/trainer_handover.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <exception>
-#include <utility>
-#include <vector>
 
 #include "core/clock.h"
 #include "core/console.h"
+#include "core/error.h"
+#include "core/fault_point.h"
 #include "launch/local/rank.h"
 #include "train/observe/measured_step.h"
 #include "train/observe/own_flight.h"
@@ -41,13 +38,14 @@ std::vector<RankId> ranks_of(const RankSet& set) {
 
 }  // namespace
 
-RunSummary TrainerHandover::run(const Calls& calls) {
+RunSummary TrainerHandover::run(const std::function<void()>& on_whole) {
   while (true) {
     try {
-      join(calls);
-      begin(calls);
-      RunSummary summary = train(calls);
+      join();
+      begin();
+      RunSummary summary = train();
       is_saved_ = trainer_->finish_checkpoints();  // A rank that is lost meanwhile is replaced
+      if (summary.is_whole) on_whole();
       return summary;
       // All ranks end with these two, so none is left to continue with.
     } catch (const FinalError&) {
@@ -64,14 +62,16 @@ RunSummary TrainerHandover::run(const Calls& calls) {
   }
 }
 
-RunSummary TrainerHandover::train(const Calls& calls) {
+RunSummary TrainerHandover::train() {
   const auto on_step = [&](const StepMetrics& step) {
     costs_.note_step(step.step, step.step_seconds);
-    calls.on_step(step);
+    StepMetrics noted = step;
+    if (step.step == order_.first) noted.order = order_.second;
+    outputs_.note_step(std::move(noted));
   };
   const std::int64_t first = trainer_->position().done() + 1;
   // After a loss, one step shows which copies would balance the work; then the order is adapted as in other runs.
-  bool balances = rerouted_ != nullptr;
+  bool balances = rerouted_ != nullptr && !change_.schedule;
   while (true) {
     // Tables are complete after each multiple of kSteps, on all ranks alike, so all ranks leave run() together.
     const std::int64_t next = SharedTimes::kSteps * (trainer_->position().done() / SharedTimes::kSteps + 1);
@@ -81,23 +81,23 @@ RunSummary TrainerHandover::train(const Calls& calls) {
     if (until >= launched_.options.updates.steps) until.reset();
     RunSummary summary = trainer_->run(on_step, until);
     if (!until || trainer_->position().done() != *until) return summary;  // Ended, or stopped by a signal
-    if (std::exchange(balances, false)) {
-      balance(calls);
-    } else {
-      adapt(calls);
+    if (!std::exchange(balances, false)) {
+      adapt();
+    } else if (RunChange change = agree_on_copies(); change != change_) {
+      exchange(std::move(change));
     }
   }
 }
 
-void TrainerHandover::adapt(const Calls& calls) {
+void TrainerHandover::adapt() {
   if (search_) {
     // All ranks search with equal input and take the result after the same step, whichever of them was done first.
     auto [found, job] = search_->found.get();
     search_.reset();
     if (!job) return;
-    if (trainer_->rank() == RankId(0))
-      messages().write(fmt::format("chimera: step {}: {}\n", trainer_->position().done() + 1, found.text));
-    return exchange(std::move(found.change), std::move(job), calls);
+    order_ = {trainer_->position().done() + 1, found.text};
+    if (trainer_->rank() == RankId(0)) print_message("step {}: {}", order_.first, order_.second);
+    return exchange(std::move(found.change), std::move(job));
   }
   auto task = adaptation_.consider(*times_, change_);
   if (!task) return;
@@ -106,55 +106,68 @@ void TrainerHandover::adapt(const Calls& calls) {
   search_.emplace(Search{trainer_->position().done() + kStepsOfSearch,
                          std::async(std::launch::async, [this, task = *std::move(task)] {
                            std::pair<AdaptedRun, std::unique_ptr<const Job>> result;
-                           auto found = adapted_run(task);
-                           if (!found) return result;
-                           result.first = *std::move(found);
-                           auto job = std::make_unique<Job>(rerouted_job(launched_, result.first.change));
-                           if (fits_memory(*job)) result.second = std::move(job);
+                           // A slow link hides behind more micro-batches in flight, if there is memory for them.
+                           for (const double room : {2.0, 1.25}) {
+                             if (room > 1.25 && task.delays.empty()) continue;
+                             auto found = adapted_run(task, room);
+                             if (!found) continue;
+                             result.first = *std::move(found);
+                             auto job = std::make_unique<Job>(rerouted_job(launched_, result.first.change));
+                             if (!fits_memory(*job, job->options)) continue;
+                             result.second = std::move(job);
+                             break;
+                           }
                            return result;
                          })});
 }
 
-void TrainerHandover::exchange(RunChange change, std::unique_ptr<const Job> job, const Calls& calls) {
+void TrainerHandover::exchange(RunChange change, std::unique_ptr<const Job> job) {
   // As after a loss, but every rank is here: the weights stay where they are, and no step is lost.
   left_at_ = monotonic_seconds();
   trainer_->drop_step();
   change_job(std::move(change), std::move(job));
   reconnecting_.reset();
   connect();
-  begin(calls);
+  begin();
 }
 
-void TrainerHandover::join(const Calls& calls) {
+void TrainerHandover::join() {
   const JoinedGeneration& next = reconnecting_.await_generation();
   RunChange change{.lost = ranks_of(next.absent), .extra_copies = next.extra_copies};
+  if (!reconnecting_.is_recovering()) change.schedule = launched_.order;
   // If a replacement has come for each lost rank, the trainer lives on with its job.
   adaptation_.forget();
   search_.reset();
+  order_ = {};
   if (change != change_) {
     change_job(std::move(change));
-    calls.on_change();
+    outputs_.close();
   }
   connect();
 }
 
-void TrainerHandover::begin(const Calls& calls) {
+void TrainerHandover::begin() {
   const auto copies = rerouted_ ? extra_copies(*rerouted_) : std::vector<GroupHolder>{};
   const double pause = left_at_ > 0 ? monotonic_seconds() - left_at_ : 0;
-  costs_.begin({.lost = change_.lost, .extra_copies = copies, .factors = change_.factors},
-               trainer_->position().done() + 1, pause);
+  const std::int64_t next = trainer_->position().done() + 1;
+  costs_.begin({.lost = change_.lost, .extra_copies = copies, .factors = change_.factors, .delays = change_.delays},
+               next, pause, order_.first == next ? order_.second : "");
   left_at_ = 0;
+  if (const auto& folder = launched_.options.checkpoint.folder; !folder.empty() && trainer_->rank() == RankId(0)) {
+    try {
+      save_order(folder, change_);
+    } catch (const ConfigError& error) {  // A full disk must not end the run
+      print_message("{}", error.what());
+    }
+  }
   if (times_) {
     times_->forget();
     times_->note_change(pause);
     trainer_->share_times(*times_);
   }
-  calls.on_begin();
-}
-
-void TrainerHandover::balance(const Calls& calls) {
-  RunChange change = agree_on_copies();
-  if (change != change_) exchange(std::move(change), nullptr, calls);
+  outputs_.open(*trainer_);
+  // A replacement has no earlier steps, and another program has other instructions.
+  trainer_->trace(launched_.options.output.observes());
 }
 
 RunChange TrainerHandover::agree_on_copies() {
@@ -225,8 +238,50 @@ void TrainerHandover::change_job(RunChange change, std::unique_ptr<const Job> jo
     rerouted_ = job ? std::move(job) : std::make_unique<const Job>(rerouted_job(launched_, change));
   change_ = std::move(change);
   // The flight record holds the programs, which have changed. The first rank that is left writes them for all.
-  if (this->job().launched_rank(RankId(0)) == rank_)
-    rewrite_flight_job(launched_.options.flight_folder(), flight_job(this->job(), launched_.options.planned));
+  if (this->job().launched_rank(RankId(0)) != rank_) return;
+  const std::string folder = launched_.options.flight_folder();
+  try_flight(folder, [&] { write_flight_job(folder, flight_job(this->job(), launched_.options.planned)); });
+}
+
+// The part of a Trainer in a handover: it leaves the step of the loss, and takes up the step that all ranks agree on.
+
+void Trainer::drop_step() {
+  fault_point("leave");
+  // A GPU may still be working on ops of the step, whose tensors are about to be dropped.
+  await_device(self_.device);
+  driver_.executor().drop();
+  if (options().recovery.watches_weights()) replicas_.require_unchanged();  // A replacement may receive this state
+  replicas_.forget();
+  if (checkpointer_) checkpointer_->drop();
+}
+
+void Trainer::rejoin() {
+  // An example is in train/recover/rank_replacement.h. The order matters: votes first, then the numbers of the loop,
+  // then the missing update of ranks that are a step behind, and the state of the model last, because it is copied
+  // after that update.
+  const ResumeState resume = replacement_.agree(steps_.done());
+  LoopState state = loop_state();
+  replacement_.share(state, resume.metrics_source);
+  last_ = state.last;
+  losses_.set_skipped_in_row(state.skipped_in_row);
+  if (checkpointer_) checkpointer_->resume(state.plans);
+  const bool is_behind = model_.has_weights() && steps_.done() < resume.done;
+  if (is_behind && !last_.is_skipped) {
+    replicas_.forget();
+    driver_.update_alone(model_.optimizer(), resume.done - 1, last_.gradient_norm);
+    model_.update_copies();
+  }
+  // Before other ranks are waited for: another loss must not repeat the update.
+  steps_.resume(state.first_step, resume.done);
+  replacement_.send_state(resume, last_.updates);
+  if (self_.job.has_second_shards) {
+    model_.optimizer().share();
+    model_.update_copies();
+  }
+  driver_.executor().connect_sums();
+  // New connections of a GPU are made at their first use, which the warm-up does apart from any message.
+  is_warm_ = false;
+  fault_point("resume");
 }
 
 }  // namespace chimera

@@ -4,14 +4,10 @@
 // (--recover twin or reroute), or that follows the speeds of its ranks (--adapt all). run.cc makes a TrainerHandover
 // instead of a Trainer on each rank of such a job.
 
-#include <functional>
 #include <future>
-#include <memory>
-#include <optional>
-#include <utility>
 
 #include "engine/adaptation.h"
-#include "train/loop/trainer.h"
+#include "train/loop/run_outputs.h"
 #include "train/observe/measured_step.h"
 #include "train/observe/step_costs.h"
 #include "train/recover/reconnecting_transport.h"
@@ -27,26 +23,23 @@ class TrainerHandover {
  public:
   /// `rank` is the launched rank.
   TrainerHandover(const Job& launched, RankId rank, ReconnectingTransport& reconnecting,
-                  std::optional<Trainer>& trainer)
+                  std::optional<Trainer>& trainer, RunOutputs& outputs)
       : launched_(launched),
         rank_(rank),
         reconnecting_(reconnecting),
         trainer_(trainer),
+        outputs_(outputs),
         fingerprint_(fingerprint(launched)),
         adaptation_(launched.run, block_size_of(launched), slice_costs(launched)) {
     if (launched.options.schedule.adapt == Adapt::All)
       times_.emplace(launched.num_ranks(), launched.run.schedule.stages);
   }
 
-  struct Calls {
-    std::function<void()> on_change;  ///< The running ranks change; called before they connect
-    std::function<void()> on_begin;   ///< The trainer has weights and is about to run
-    Trainer::OnStep on_step;          ///< As for Trainer::run(), perhaps twice for a step
-  };
+  /// Trains all steps, and writes their outputs. Calls `on_whole` when all steps are done, after the last save; again
+  /// after a loss of a rank. Throws the trainer's errors unless a rank loss caused them.
+  RunSummary run(const std::function<void()>& on_whole);
 
-  /// Trains all steps. Throws the trainer's errors unless a rank loss caused them.
-  RunSummary run(const Calls& calls);
-
+  /// Returns whether the newest checkpoint has the last step, if the job saves checkpoints. Call it after run().
   [[nodiscard]] bool is_saved() const { return is_saved_; }
   [[nodiscard]] const StepCosts& costs() const { return costs_; }
 
@@ -56,20 +49,18 @@ class TrainerHandover {
     std::int64_t end = 0;  // Step (from 1) after which all ranks take its result
     std::future<std::pair<AdaptedRun, std::unique_ptr<const Job>>> found;  // The job is null: no change pays
   };
-  RunSummary train(const Calls& calls);
+  RunSummary train();
   /// Reads the times of all ranks, and begins or ends a search.
-  void adapt(const Calls& calls);
-  void join(const Calls& calls);
-  void begin(const Calls& calls);
-  /// Continues with copies of the lost ranks' stages on other ranks, if steps then take less time, and without copies
-  /// that are no longer needed.
-  void balance(const Calls& calls);
-  /// Rank 0 decides, because the search may take long.
+  void adapt();
+  void join();
+  void begin();
+  /// Returns the change with copies of the lost ranks' stages on other ranks, if steps then take less time, and without
+  /// copies that are no longer needed. Rank 0 decides, because the search may take long.
   RunChange agree_on_copies();
   /// Connects to the other ranks, and continues with the state of the job before.
   void connect();
   /// Goes on in another job between two steps.
-  void exchange(RunChange change, std::unique_ptr<const Job> job, const Calls& calls);
+  void exchange(RunChange change, std::unique_ptr<const Job> job = nullptr);
   void change_job(RunChange change, std::unique_ptr<const Job> job = nullptr);
   [[nodiscard]] const Job& job() const { return rerouted_ ? *rerouted_ : launched_; }
 
@@ -77,13 +68,15 @@ class TrainerHandover {
   RankId rank_;
   ReconnectingTransport& reconnecting_;
   std::optional<Trainer>& trainer_;
+  RunOutputs& outputs_;
   Fingerprint fingerprint_;
   RunChange change_;
   std::optional<SharedTimes> times_;  // With --adapt all
   Adaptation adaptation_;
   std::optional<Search> search_;
-  std::unique_ptr<const Job> rerouted_;  // Set if some ranks are lost, or have extra copies
-  std::optional<Trainer::Kept> kept_;    // Between two trainers
+  std::pair<std::int64_t, std::string> order_;  // StepMetrics::order, and its step; 0: none
+  std::unique_ptr<const Job> rerouted_;         // Set if some ranks are lost, or have extra copies
+  std::optional<Trainer::Kept> kept_;           // Between two trainers
   StepCosts costs_{launched_.num_ranks()};
   double left_at_ = 0;  // Time at which this rank left the unfinished step; 0: it runs
   bool is_saved_ = true;

@@ -2,9 +2,8 @@
 
 #include <algorithm>
 #include <limits>
-#include <map>
-#include <utility>
 
+#include "core/mapped.h"
 #include "model_config/footprint.h"
 #include "model_config/parameters.h"
 #include "passes/lower.h"
@@ -241,17 +240,15 @@ std::vector<double> all_reduce_seconds(const JobShape& job, const std::vector<st
     }
     for (std::size_t s = 0; s < sums.size(); ++s) measured[s].push_back(sums[s].end - sums[s].start);
   }
-  std::vector<double> seconds;
-  for (const auto& of_stage : measured) seconds.push_back(mean(of_stage));
-  return seconds;
+  return mapped(measured, mean);
 }
 
 /// Returns [stage]: its share of its workers' updates.
 std::vector<double> optimizer_seconds(const JobShape& job, const std::vector<std::vector<MeasuredStep>>& steps) {
   const auto groups = stage_groups(job.run.schedule.placement);
-  std::vector<double> parameters;
-  for (const StageLayers& layers : job.partition)
-    parameters.push_back(static_cast<double>(parameter_count(job.model, layers)));
+  const auto parameters = mapped(job.partition, [&](const StageLayers& layers) {
+    return static_cast<double>(parameter_count(job.model, layers));
+  });
   // One instruction updates all stages of a worker. Updates are limited by memory bandwidth, so a stage's share is its
   // share of the parameters.
   std::vector<double> held(job.run.schedule.workers.size());  // [worker]: parameters
@@ -289,6 +286,23 @@ CostModel measured_op_costs(const JobShape& job, const OpTimes& times, double Du
         {of(OpKind::Forward), of(OpKind::Backward), of(OpKind::BackwardInput), of(OpKind::BackwardWeight)});
     costs.recompute.push_back(full(times.mean_recomputation(StageId(s))));
     recomputes = recomputes || costs.recompute.back() > 0;
+  }
+  if (!job.factors.empty()) {
+    for (RankId rank(0); rank.value() < job.num_ranks(); rank = RankId(rank.value() + 1))
+      costs.workers.push_back(job.factors[job.launched_rank(rank).index()]);
+    // A mean over slow and healthy workers becomes the time of a healthy one. Kinds are divided among workers alike.
+    std::vector<std::pair<double, double>> ops(costs.stages.size());  // [stage]: number, sum of factors
+    for (std::size_t w = 0; w < costs.workers.size(); ++w) {
+      for (const Op& op : job.run.schedule.workers[w]) {
+        ops[op.stage.index()].first += 1;
+        ops[op.stage.index()].second += costs.workers[w];
+      }
+    }
+    for (std::size_t s = 0; s < ops.size(); ++s) {
+      const double share = ops[s].first / ops[s].second;
+      for (auto time : kStageTimes) costs.stages[s].*time *= share;
+      costs.recompute[s] *= share;
+    }
   }
   if (!recomputes) costs.recompute.clear();
   // Pairs were measured together, so a pair takes no longer than its longer op.

@@ -5,11 +5,6 @@
 // all ranks. measured_step() makes a MeasuredStep of it for one data-parallel group. measured_costs() summarizes such
 // steps in a CostModel, which --op-times writes, and with which --timeline and --report simulate the schedule.
 
-#include <cstdint>
-#include <optional>
-#include <string>
-#include <vector>
-
 #include "runtime/tracer.h"
 #include "schedule/timeline.h"
 #include "simulate/costs.h"
@@ -17,23 +12,23 @@
 
 namespace chimera {
 
-/// Measurements of a rank, of the same steps as RunSummary.
+/// Measurements of a rank, of the same steps as RunSummary, in seconds.
 struct RankTimes {
-  OpTimes op_times{0};
-  double optimizer_seconds = 0;  // Per step
-  WaitTimes waits;               // Per step
+  OpTimes op_times{0};           // Total of all steps
+  double optimizer_seconds = 0;  // Mean per step
+  WaitTimes waits;               // Mean per step
 };
 
 /// Measurements of a run over all ranks. Times exclude the first step, unless there are no others.
 struct RunSummary {
   std::int64_t steps = 0;              // Number of measured steps
   bool is_whole = true;                // False if a stop request ended the run early
-  OpTimes op_times{0};                 // Of all ranks
+  OpTimes op_times{0};                 // Total of all ranks and steps
   double step_seconds = 0;             // Median
   double optimizer_seconds = 0;        // Mean per step, on the slowest worker
   WaitTimes waits;                     // Per step, mean over ranks
   double compute_seconds = 0;          // Wall-clock seconds of ops per step, mean over ranks
-  std::optional<double> others_share;  // Fraction of the cores that other processes used; empty: unknown
+  std::optional<double> others_share;  // Fraction of the cores' time that other processes used; empty: unknown
   std::string busiest_other = {};      // Of busiest_other()
   double peak_memory_bytes = 0;        // As in StepMetrics
   double used_memory_bytes = 0;        // As in StepMetrics; 0 on the CPU

@@ -1,12 +1,13 @@
 #include "train/observe/observation.h"
 
-#include <fmt/format.h>
 #include <algorithm>
 #include <limits>
-#include <utility>
 
 #include "core/cgroup.h"
+#include "core/console.h"
 #include "core/counted.h"
+#include "core/json.h"
+#include "core/mapped.h"
 #include "render/html.h"
 #include "render/perfetto.h"
 #include "runtime/gather.h"
@@ -55,7 +56,7 @@ class TraceWriter {
  public:
   TraceWriter(const JobShape& job, const std::vector<std::vector<MeasuredStep>>& steps) : job_(job), steps_(steps) {}
 
-  std::string write() {
+  std::string write(const std::vector<std::string>& changes) {
     for (std::size_t s = 0; s < steps_.size(); ++s) {
       const auto& groups = steps_[s];
       // Bubbles at the end of a step last until the next step starts.
@@ -64,6 +65,12 @@ class TraceWriter {
       for (std::size_t g = 0; g < groups.size(); ++g) write_group(groups[g], next - groups[g].start);
     }
     for (std::int64_t rank = 0; rank < job_.num_ranks(); ++rank) write_lanes(RankId(rank));
+    if (changes.empty()) return events_.text();
+    events_.name(TraceProcess::Order, {0, "order of ops"});
+    const MeasuredStep& last = steps_.back().front();
+    events_.slice(TraceProcess::Order, 0, "order changed in " + changes.back(), 0,
+                  last.start + last.timeline.makespan - steps_.front().front().start,
+                  fmt::format(R"("changes":{})", json_text(nlohmann::json(changes))));
     return events_.text();
   }
 
@@ -194,19 +201,22 @@ std::string report_text(const JobShape& job, std::string subtitle, const nlohman
 
 }  // namespace
 
-std::vector<RecordedStep> gather_steps(const JobShape& job, TransportKind kind, RankId rank, Transport& transport,
-                                       const Tracer& tracer) {
+std::vector<RecordedStep> gather_steps(const JobShape& job, const DeviceOptions& device, RankId rank,
+                                       Transport& transport, const Tracer& tracer) {
+  const bool on_gpus = device.kind == DeviceKind::Cuda;
   // Thread ranks share a clock. Processes on several hosts do not.
-  const bool one_clock = kind == TransportKind::Threads;
-  const double offset = one_clock ? 0 : measure_clock_offset(transport, rank, job.num_ranks());
+  const bool one_clock =
+      device.transport == TransportKind::Threads || (on_gpus && job.local_ranks() == job.num_ranks());
+  double offset = 0;
+  if (!one_clock) {
+    offset = on_gpus ? clock_offset_by_sums(transport, rank) : measure_clock_offset(transport, rank, job.num_ranks());
+  }
   const auto of_all = [&](const std::vector<double>& times) {
     return gather(moved(times, offset), rank, job.num_ranks(), transport);
   };
-  std::vector<RecordedStep> steps;
-  for (const auto& trace : tracer.steps()) {
-    steps.push_back({trace->step, of_all(trace->boundaries), of_all(trace->all_reduce_ends)});
-  }
-  return steps;
+  return mapped(tracer.steps(), [&](const auto& trace) {
+    return RecordedStep{trace->step, of_all(trace->boundaries), of_all(trace->all_reduce_ends)};
+  });
 }
 
 std::vector<std::vector<MeasuredStep>> measured_steps(const JobShape& job, const std::vector<RecordedStep>& recorded) {
@@ -221,8 +231,9 @@ std::vector<std::vector<MeasuredStep>> measured_steps(const JobShape& job, const
   return steps;
 }
 
-std::string trace_text(const JobShape& job, const std::vector<std::vector<MeasuredStep>>& steps) {
-  return TraceWriter(job, steps).write();
+std::string trace_text(const JobShape& job, const std::vector<std::vector<MeasuredStep>>& steps,
+                       const std::vector<std::string>& changes) {
+  return TraceWriter(job, steps).write(changes);
 }
 
 std::vector<Panel> timeline_panels(const Schedule& schedule, const std::vector<std::vector<MeasuredStep>>& steps,
@@ -243,9 +254,15 @@ void write_observations(const Job& job, const std::vector<RecordedStep>& recorde
                         const std::string& metrics) {
   const TrainOptions& options = job.options;
   const bool replaces = job.replaces_outputs();
+  if (recorded.empty())
+    return print_message(
+        "--trace, --op-times, --timeline, --report: not written, no step ran on all ranks after a loss");
   auto steps = measured_steps(job, recorded);
-  if (!options.output.trace.empty())
-    write_final_output(replaces, "--trace", options.output.trace, trace_text(job, steps));
+  if (!options.output.trace.empty()) {
+    const RunHistory history{
+        .name = "", .metrics = "", .steps = parse_metrics("--trace", metrics), .configuration = {}};
+    write_final_output(replaces, "--trace", options.output.trace, trace_text(job, steps, changes_of_order(history)));
+  }
   if (steps.size() > 1 && recorded.front().step == 0) steps.erase(steps.begin());  // First use of memory and caches
   const CostModel costs = measured_costs(job, run.op_times, steps);
   if (!options.output.op_times.empty())

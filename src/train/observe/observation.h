@@ -5,9 +5,6 @@
 // collects the last steps of all ranks and converts their times to the clock of rank 0. measured_steps() turns them
 // into timelines, and write_observations() writes the files.
 
-#include <string>
-#include <vector>
-
 #include "render/panel.h"
 #include "simulate/costs.h"
 #include "train/observe/measured_step.h"
@@ -18,18 +15,20 @@ namespace chimera {
 
 /// Returns the steps that all ranks have traced, in seconds of rank 0's clock. Collective, between steps; all ranks get
 /// the same result. It exchanges messages to measure how far the clocks differ.
-[[nodiscard]] std::vector<RecordedStep> gather_steps(const JobShape& job, TransportKind kind, RankId rank,
+[[nodiscard]] std::vector<RecordedStep> gather_steps(const JobShape& job, const DeviceOptions& device, RankId rank,
                                                      Transport& transport, const Tracer& tracer);
 
-/// Returns [step][...]: the timelines of the recorded steps, one for each data-parallel group and,
-/// with tensor parallelism, for each of the T ranks that share a worker's layers.
+/// Returns [step][group * T + lane]: the timelines of the recorded steps. With tensor parallelism, there is one for
+/// each of the T ranks that share a worker's layers; otherwise T is 1 and lane 0.
 [[nodiscard]] std::vector<std::vector<MeasuredStep>> measured_steps(const JobShape& job,
                                                                     const std::vector<RecordedStep>& recorded);
 
 /// Returns the content of the --trace file, in Chrome's JSON trace format; time 0 is the start of the first step. It
 /// has the tracks of to_perfetto() (render/perfetto.h), and also recomputations, optimizer steps, all-reduces, and each
-/// transfer from its send to the end of the receiver's wait.
-[[nodiscard]] std::string trace_text(const JobShape& job, const std::vector<std::vector<MeasuredStep>>& steps);
+/// transfer from its send to the end of the receiver's wait. A bar over all steps has the last of `changes`
+/// (changes_of_order()) as its name.
+[[nodiscard]] std::string trace_text(const JobShape& job, const std::vector<std::vector<MeasuredStep>>& steps,
+                                     const std::vector<std::string>& changes = {});
 
 /// Returns two panels: the measured step of median length in data-parallel group 0, and the result of simulate() with
 /// `costs`. to_html() puts both on a common time axis.
@@ -37,8 +36,10 @@ namespace chimera {
                                                  const std::vector<std::vector<MeasuredStep>>& steps,
                                                  const CostModel& costs);
 
-/// Writes the files that the user asked for, each atomically. `recorded` is the result of gather_steps(); `metrics` has
-/// the JSON lines of all steps (to_json_line()). Throws ConfigError if a file cannot be written.
+/// Writes the files that the user asked for, each atomically. For the rank that prints (RunOutputs::speaks()).
+/// `recorded` is the result of gather_steps(); `metrics` has the JSON lines of all steps (to_json_line()). Writes only
+/// a message if no step is recorded, because ranks were lost or back after the last one. Throws ConfigError if a file
+/// cannot be written.
 void write_observations(const Job& job, const std::vector<RecordedStep>& recorded, const RunSummary& run,
                         const std::string& metrics);
 

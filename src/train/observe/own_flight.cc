@@ -2,9 +2,6 @@
 
 #include <fmt/format.h>
 
-#include "core/console.h"
-#include "core/error.h"
-
 namespace chimera {
 
 FlightJob flight_job(const JobShape& job, const PlannedTimes& planned) {
@@ -25,40 +22,18 @@ FlightJob flight_job(const JobShape& job, const PlannedTimes& planned) {
   return flight;
 }
 
-namespace {
-
-/// Calls `act` if there is a folder. A failed recorder must not end a run that works.
-template <class Act>
-void try_in_folder(const std::string& folder, const std::string& who, const Act& act) {
-  if (folder.empty()) return;
-  try {
-    act();
-  } catch (const Error& error) {
-    messages().write(fmt::format("chimera: {}--flight-record: {}\n", who, error.what()));
-  }
-}
-
-}  // namespace
-
 FlightRecordingScope::FlightRecordingScope(const std::string& folder, int rank) {
-  try_in_folder(folder, fmt::format("rank {}: ", rank), [&] {
+  const auto record = [&] {
     recorder_.emplace(flight_path(folder, rank));
     set_flight_recorder(&*recorder_);
-  });
+  };
+  try_flight(folder, record, fmt::format("rank {}: ", rank));
 }
 
 FlightRecordingScope::~FlightRecordingScope() { set_flight_recorder(nullptr); }
 
-void begin_own_flight(const std::string& folder, const FlightJob& job) {
-  try_in_folder(folder, "", [&] { begin_flight(folder, job); });
-}
-
-void rewrite_flight_job(const std::string& folder, const FlightJob& job) {
-  try_in_folder(folder, "", [&] { write_flight_job(folder, job); });
-}
-
 void end_own_flight(const std::string& folder, const std::optional<FlightVerdict>& verdict) {
-  try_in_folder(folder, "", [&] { verdict ? write_verdict(folder, *verdict) : remove_flight(folder); });
+  try_flight(folder, [&] { verdict ? write_verdict(folder, *verdict) : remove_flight(folder); });
 }
 
 }  // namespace chimera

@@ -2,13 +2,11 @@
 
 #include <unistd.h>
 
-#include <fmt/format.h>
 #include <algorithm>
 #include <ctime>
 #include <numeric>
 #include <system_error>
 #include <utility>
-#include <vector>
 
 #include "checkpoint/checkpoint_folder.h"
 #include "core/console.h"
@@ -17,7 +15,7 @@
 #include "core/signals.h"
 #include "core/terminal.h"
 #include "model_config/parameters.h"
-#include "render/slots.h"
+#include "render/panel.h"
 #include "render/text.h"
 #include "train/setup/device.h"
 
@@ -90,7 +88,7 @@ double step_flops(const JobShape& job, const TrainOptions& options) {
 double RemainingTime::seconds_left(std::int64_t step, double seconds) {
   constexpr std::size_t kSteps = 20;
   // The first step also loads libraries and allocates memory.
-  if (step == 2) last_.clear();
+  if (std::exchange(has_first_, last_.empty())) last_.clear();
   last_.push_back(seconds);
   if (last_.size() > kSteps) last_.pop_front();
   const double mean = std::accumulate(last_.begin(), last_.end(), 0.0) / static_cast<double>(last_.size());
@@ -249,9 +247,9 @@ std::string learning_rate_line(const TrainOptions& options) {
                      to_text(rate.shape));
 }
 
-std::string schedule_line(const Job& job) {
-  if (!job.runner_up) return "";
-  const auto& [schedule, time, memory] = *job.runner_up;
+std::string schedule_line(const std::optional<RunnerUp>& runner_up) {
+  if (!runner_up) return "";
+  const auto& [schedule, time, memory] = *runner_up;
   return fmt::format("  chosen by prediction; next: {}, {:+.1f} % time, {:+.1f} % memory (--schedule takes another)\n",
                      schedule, 100 * time, 100 * memory);
 }
@@ -264,7 +262,12 @@ std::string describe(const Job& job) {
   text += fmt::format("schedule {}: {} on {} {}{}, {} of {} x {} tokens a step\n", job.run.schedule.name,
                       counted(job.run.schedule.stages, "stage"), job.num_ranks(), ranks, groups_in_words(job),
                       counted(job.run.micro_batches(), "micro-batch"), job.run.samples_per_op(), options.data.sequence);
-  text += schedule_line(job);
+  text += schedule_line(job.runner_up);
+  if (uses_gpu(options) && options.device.transport == TransportKind::Processes &&
+      job.local_ranks() < accelerator().num_devices()) {
+    text += fmt::format("uses {} of {} GPUs; more --stages or --data-parallel use the others\n", job.local_ranks(),
+                        accelerator().num_devices());
+  }
   if (job.data.corpus) text += data_line(*job.data.corpus) + "\n";
   if (job.data.corpus && !job.data.corpus->opened.is_plain_text)
     text += fmt::format("data: {}\n", job.data.corpus->opened.description);

@@ -8,11 +8,9 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstddef>
-#include <cstdint>
 #include <deque>
 #include <mutex>
 #include <stop_token>
-#include <string>
 #include <thread>
 
 #include "data/corpus.h"
@@ -28,14 +26,15 @@ namespace chimera {
 [[nodiscard]] std::string learning_rate_line(const TrainOptions& options);
 
 /// Returns a line about the schedule that was second best; empty if the schedule was given.
-[[nodiscard]] std::string schedule_line(const Job& job);
+[[nodiscard]] std::string schedule_line(const std::optional<RunnerUp>& runner_up);
 
-/// Returns the FLOPs of a step by model_flops().
+/// Returns the FLOPs of a step of all data-parallel groups, by model_flops().
 [[nodiscard]] double step_flops(const JobShape& job, const TrainOptions& options);
 
 /// Estimate of a run's remaining time.
 class RemainingTime {
  public:
+  /// `steps` is the last step of the run.
   explicit RemainingTime(std::int64_t steps) : steps_(steps) {}
   /// Adds `step` (from 1), which took `seconds` with the validation before it. Returns the remaining seconds by the
   /// mean of the last 20 steps. The first step is slow, so it is dropped when the second is added.
@@ -43,6 +42,7 @@ class RemainingTime {
 
  private:
   std::int64_t steps_;
+  bool has_first_ = false;  // `last_` is the first step alone
   std::deque<double> last_;
 };
 
@@ -92,8 +92,8 @@ class LogInterval {
 /// writes running_line() during long steps. Rank 0 calls show() after each step.
 class Progress {
  public:
-  /// `first_step` is the number of steps before this run, `steps` the number after it, `every` the value of
-  /// --log-every.
+  /// `first_step` is the last step before this run (0: a new run), `steps` the last step of this run, and `every` the
+  /// value of --log-every.
   Progress(std::int64_t first_step, std::int64_t steps, SaveInterval every);
   void show(const StepMetrics& metrics);
 

@@ -3,7 +3,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <utility>
 
 #include "runtime/gather.h"
 #include "telemetry/run_history.h"
@@ -13,6 +12,7 @@ void RunTimes::note_step(const StepMetrics& metrics, bool is_warm_up) {
   used_memory_bytes_ = std::max(used_memory_bytes_, metrics.used_memory_bytes.value_or(0));
   if (is_warm_up) {
     // Updates of the warm-up are dropped, and the load of other programs counts from its end.
+    updates_.drop();
     update_seconds_ = 0;
     begin_ = sample_core_use();
   } else {
@@ -30,7 +30,7 @@ RunSummary RunTimes::summarize(const Executor& own, const RankContext& self) con
                      .step_seconds = median_of(step_seconds_)};
   // Replicas measured the same ops; sums and counts over all workers give the mean.
   summary.op_times = OpTimes(std::move(total));
-  summary.compute_seconds = summary.op_times.wall_seconds() / steps / static_cast<double>(ranks);
+  summary.compute_seconds = summary.op_times.total() / steps / static_cast<double>(ranks);
   const WaitTimes& waits = own.wait_times();
   const double cpu_seconds = end ? end->own_seconds - begin_->own_seconds : 0;
   double job_cpu_seconds = 0;

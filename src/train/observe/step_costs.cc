@@ -4,33 +4,15 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <utility>
 
+#include "core/mapped.h"
 #include "telemetry/run_history.h"
 
 namespace chimera {
 namespace {
 
 std::string numbers_of(const std::vector<RankId>& ranks) {
-  std::vector<std::int64_t> numbers;
-  for (const RankId rank : ranks) numbers.push_back(rank.value());
-  return fmt::format("rank{} {}", ranks.size() == 1 ? "" : "s", fmt::join(numbers, ", "));
-}
-
-double factor_of(const RunChange& change, std::size_t rank) {
-  return rank < change.factors.size() ? change.factors[rank] : 1;
-}
-
-/// Describes the ranks whose speeds differ from those `before`.
-std::string speeds_of(const RunChange& now, const RunChange& before) {
-  std::vector<std::string> speeds;
-  for (std::size_t rank = 0; rank < std::max(now.factors.size(), before.factors.size()); ++rank) {
-    const double factor = factor_of(now, rank);
-    if (factor == factor_of(before, rank)) continue;
-    speeds.push_back(factor == 1 ? fmt::format("rank {} as fast as the others", rank)
-                                 : fmt::format("rank {} {:.1f} times as slow", rank, factor));
-  }
-  return fmt::format("{}", fmt::join(speeds, ", "));
+  return fmt::format("rank{} {}", ranks.size() == 1 ? "" : "s", fmt::join(numbers_of_ids(ranks), ", "));
 }
 
 /// Describes the copies that `now` has and `before` has not.
@@ -50,10 +32,10 @@ std::vector<RankId> without(std::vector<RankId> ranks, const std::vector<RankId>
 
 }  // namespace
 
-void StepCosts::begin(const RunChange& change, std::int64_t step, double pause) {
+void StepCosts::begin(const RunChange& change, std::int64_t step, double pause, const std::string& order) {
   // Nothing has changed, for example because a lost rank was replaced.
   if (!stretches_.empty() && stretches_.back().change == change) return;
-  stretches_.push_back({.change = change, .step = step, .pause = pause, .seconds = {}});
+  stretches_.push_back({.change = change, .step = step, .pause = pause, .order = order, .seconds = {}});
 }
 
 void StepCosts::note_step(std::int64_t step, double seconds) {
@@ -79,8 +61,9 @@ std::string StepCosts::describe() const {
     if (!lost.empty()) news.push_back(numbers_of(lost) + " lost");
     if (!back.empty()) news.push_back(numbers_of(back) + " back");
     if (std::string copies = copies_of(now.change, before); !copies.empty()) news.push_back(std::move(copies));
-    if (std::string speeds = speeds_of(now.change, before); !speeds.empty()) news.push_back(std::move(speeds));
-    if (news.empty()) news.emplace_back("copies dropped");
+    if (!now.order.empty()) news.push_back(fmt::format("order changed ({})", now.order));
+    const bool has_equal_speeds = now.change.factors == before.factors && now.change.delays == before.delays;
+    if (news.empty()) news.emplace_back(has_equal_speeds ? "copies dropped" : "order changed");
     text += fmt::format("{} in step {}: {:.2f} s until the step ran{}", fmt::join(news, ", "), now.step, now.pause,
                         lost.empty() && back.empty() ? "" : " again");
     if (!now.seconds.empty()) {

@@ -3,9 +3,7 @@
 // Step times of a run that loses ranks and continues without them (--recover reroute). Each rank keeps the times of all
 // steps between two changes of the running ranks or of their stages, because any rank may print them at the end.
 
-#include <cstdint>
 #include <string>
-#include <vector>
 
 #include "engine/rerouted_run.h"
 #include "schedule/rank_layout.h"
@@ -19,8 +17,9 @@ class StepCosts {
   explicit StepCosts(std::int64_t ranks) : ranks_(ranks) {}
 
   /// Call it when the rank begins or resumes its steps. `change` is what has changed since the launch, `step` (from 1)
-  /// is the next step. `pause` is the time in seconds since this rank left its steps; 0 at the start.
-  void begin(const RunChange& change, std::int64_t step, double pause);
+  /// is the next step. `pause` is the time in seconds since this rank left its steps; 0 at the start. `order` is
+  /// StepMetrics::order of this step (telemetry/metrics.h). Does nothing if `change` is as in the last call.
+  void begin(const RunChange& change, std::int64_t step, double pause, const std::string& order = {});
   /// Adds the time of a step. A repeated step counts once.
   void note_step(std::int64_t step, double seconds);
 
@@ -34,6 +33,7 @@ class StepCosts {
     RunChange change;
     std::int64_t step = 0;
     double pause = 0;
+    std::string order;
     std::vector<double> seconds;
   };
   std::int64_t ranks_;

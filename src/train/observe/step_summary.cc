@@ -1,6 +1,5 @@
 #include "train/observe/step_summary.h"
 
-#include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
@@ -90,7 +89,7 @@ void add_ranks(const RunSummary& run, SpeedAnalysis& report) {
 
 StepForecast forecast(const JobShape& job, const RunSummary& run, int cores) {
   // Ops that wait for a core look longer by the clock than they are, so their CPU time counts.
-  const bool shares_cores = cores < job.local_ranks();
+  const bool shares_cores = cores < job.local_ranks() && run.op_times.total(&Duration::cpu_seconds) > 0;
   const CostModel costs =
       measured_op_costs(job, run.op_times, shares_cores ? &Duration::cpu_seconds : &Duration::wall_seconds);
   const Timeline timeline = timed(job.run.schedule, costs);
@@ -124,8 +123,8 @@ std::string speed_summary(const JobShape& job, const TrainOptions& options, cons
         "  least their sum over the cores, {:.4f} s\n",
         job.local_ranks(), counted(cores, "core"), made.turns);
   }
-  // Times of ops on a device are those of launching them, so they explain nothing there.
-  text += uses_gpu(options) ? load_line(run) : explain_difference(job, options.planned, run, made, cores);
+  // A graph of a whole step hides the times of its ops.
+  text += options.numbers.cuda_graphs ? load_line(run) : explain_difference(job, options.planned, run, made, cores);
   if (run.used_memory_bytes > 0) {
     text += fmt::format("GPU memory: tensors {} at most; in use {} at most, by all of CUDA, NCCL and torch\n",
                         memory_text(run.peak_memory_bytes), memory_text(run.used_memory_bytes));

@@ -8,8 +8,6 @@
 //
 // The lines also report the load of other programs on the same cores, because it slows down everything.
 
-#include <string>
-
 #include "telemetry/speed_report.h"
 #include "train/observe/measured_step.h"
 #include "train/setup/job.h"
@@ -19,7 +17,7 @@ namespace chimera {
 /// Prediction of a step by simulate(), with the mean times of the ops that this run measured.
 struct StepForecast {
   double step_seconds = 0;  ///< Includes the optimizer step
-  double period = 0;        ///< Makespan of the ops; for asynchronous schedules, the time between ends of two steps
+  double period = 0;        ///< Makespan in seconds; for asynchronous schedules, the time between ends of two steps
   double bubble_ratio = 0;
   double turns =
       0;  ///< If ranks share cores: seconds of work of all ranks over the cores, a lower bound of `period`; else 0
@@ -31,7 +29,7 @@ struct StepForecast {
 /// memory in use if the run uses GPUs. The difference is to the plan if there is one, else to the simulation:
 ///
 ///   ops            simulated minus planned: ops took longer than the plan says
-///   messages       time in ops and in waits for messages, beyond the simulated step
+///   messages       measured time in ops and in waits for messages, minus the simulated step
 ///   sums           waits for all-reduces of gradients
 ///   slowest rank   waits for the slowest rank at the end of the step
 ///   rest           everything else, such as starts of messages and reading of data

@@ -4,21 +4,18 @@
 #include <sys/file.h>
 
 #include <ATen/ATen.h>
-#include <fmt/format.h>
 #include <algorithm>
 #include <cerrno>
 #include <exception>
-#include <filesystem>
 #include <iterator>
 #include <set>
 #include <thread>
-#include <utility>
 
 #include "checkpoint/commit.h"
 #include "checkpoint/manifest.h"
 #include "core/console.h"
-#include "core/error.h"
 #include "core/fault_point.h"
+#include "core/files.h"
 #include "core/invariant.h"
 #include "core/reject.h"
 #include "hugging_face/stored_names.h"
@@ -42,10 +39,11 @@ constexpr std::chrono::milliseconds kLongestLastPause{8000};
 /// Creates the folder; locks it while the descriptor is open.
 FileDescriptor hold_folder(Disk& disk, const std::string& folder) {
   try {
-    std::error_code none;
-    // An error shows again in make_folder(), whose message is better.
-    std::filesystem::create_directories(std::filesystem::path(folder).parent_path(), none);
-    disk.make_folder(folder);
+    try {
+      make_parent_folders(folder);
+    } catch (const Error&) {  // Shows again in make_run_folder(), whose message is better
+    }
+    make_run_folder(disk, folder);
     FileDescriptor held(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
     if (held.get() < 0) reject("--checkpoint {}: cannot be opened ({})", folder, system_message(errno));
     // Some network disks have no locks. Their errors must not forbid a run.
@@ -165,9 +163,9 @@ Checkpointer::Checkpointer(const Job& job, RankId rank, Transport& transport,
 SaveVotes& Checkpointer::votes() {
   const bool is_first = rank_ == RankId(0);
   // The votes of a step carry news about writing and committing, so a save needs no collective of its own.
-  const SaveThread::Outcome outcome = thread_.outcome();
+  const Outcome outcome = outcome_;
   const bool is_writing = current_.phase == Phase::Writing;
-  const bool has_news = outcome != SaveThread::Outcome::None && (is_writing || is_first);
+  const bool has_news = outcome != Outcome::None && (is_writing || is_first);
   const double every = job_.options.checkpoint.every.seconds;
   const auto now = std::chrono::steady_clock::now();
   // Only rank 0 reads a clock: one vote is enough for a save.
@@ -180,7 +178,7 @@ SaveVotes& Checkpointer::votes() {
   if (current_.phase != Phase::Idle && has_news) {
     // Repeated in each step until the sum has the votes of all ranks; votes of earlier steps do not count.
     (is_writing ? votes_.written : votes_.committed) = 1;
-    votes_.failed = outcome == SaveThread::Outcome::Failed ? 1 : 0;
+    votes_.failed = outcome == Outcome::Failed ? 1 : 0;
   }
   return votes_;
 }
@@ -212,23 +210,21 @@ void Checkpointer::save(const StepMetrics& metrics) {
 }
 
 bool Checkpointer::finish(const StepMetrics& last) {
-  agree();
+  complete();
   // plans_.saved follows from summed votes, so all ranks take equally many turns.
   for (auto pause = SaveRetries::kFirstPause; plans_.saved != last.step; pause *= 2) {
     save(last);
-    agree();
+    complete();
     if (plans_.saved == last.step || pause > kLongestLastPause) break;
     if (rank_ == RankId(0)) {
-      messages().write(fmt::format("chimera: the last checkpoint is tried again in {:.3g} s\n",
-                                   std::chrono::duration<double>(pause).count()));
+      print_message("the last checkpoint is tried again in {:.3g} s", std::chrono::duration<double>(pause).count());
     }
     wait_until([end = std::chrono::steady_clock::now() + pause] { return std::chrono::steady_clock::now() >= end; });
   }
   return plans_.saved == last.step;
 }
 
-/// Waits until no rank saves.
-void Checkpointer::agree() {
+void Checkpointer::complete() {
   while (current_.phase != Phase::Idle) {
     if (current_.phase == Phase::Writing || rank_ == RankId(0)) wait_until([&] { return has_ended(); });
     auto numbers = votes().pack();
@@ -244,7 +240,7 @@ void Checkpointer::drop() {
   current_.is_dropped = current_.phase != Phase::Idle;
   plans_.is_due = plans_.is_due || current_.is_dropped;
   current_.phase = Phase::Idle;
-  thread_.forget();
+  outcome_ = Outcome::None;
   votes_ = {};
 }
 
@@ -275,22 +271,18 @@ void Checkpointer::advance() {
 }
 
 void Checkpointer::start(std::function<void()> task) {
-  thread_.start(std::move(task), fmt::format("chimera: rank {}: the checkpoint of step {} is not saved", rank_.value(),
-                                             current_.metrics.step));
-}
-
-void SaveThread::start(std::function<void()> task, std::string failure) {
   outcome_ = Outcome::None;
   if (!thread_) thread_.emplace();
   // The outcome tells the end of the task, so nobody needs the future. Fault points of tests ask for the rank of their
   // thread, so the new thread takes it over.
-  static_cast<void>(thread_->begin([this, task = std::move(task), failure = std::move(failure), rank = fault_rank()] {
-    set_fault_rank(rank);
+  static_cast<void>(thread_->begin([this, task = std::move(task), step = current_.metrics.step, rank = fault_rank()] {
+    fault_rank() = rank;
     try {
       task();
       outcome_ = Outcome::Done;
     } catch (const std::exception& error) {
-      messages().write(fmt::format("{}: {}; training continues\n", failure, error.what()));
+      print_message("rank {}: the checkpoint of step {} is not saved: {}; training continues", rank_.value(), step,
+                    error.what());
       outcome_ = Outcome::Failed;
     }
   }));
@@ -305,15 +297,16 @@ void Checkpointer::write_part() {
 
 nlohmann::ordered_json Checkpointer::progress() const {
   const StepMetrics& metrics = current_.metrics;
-  nlohmann::ordered_json progress = {{"step", metrics.step},
-                                     {"updates", metrics.updates},
-                                     // Beside the steps, because a run that resumes may have other mini-batches.
-                                     {"samples", metrics.step * job_.run.mini_batch() + job_.sample_shift},
-                                     {"tokens", metrics.step * metrics.tokens + job_.token_shift},
-                                     {"learning_rate", metrics.learning_rate},
-                                     {"loss", metrics.loss},
-                                     {"grad_norm", metrics.gradient_norm},
-                                     {"tokens_per_second", metrics.tokens_per_second}};
+  nlohmann::ordered_json progress = {
+      {"step", metrics.step},
+      {"updates", metrics.updates},
+      // Beside the steps, because a run that resumes may have other mini-batches.
+      {"samples", metrics.step * job_.run.mini_batch() + job_.options.resume.sample_shift},
+      {"tokens", metrics.step * metrics.tokens + job_.options.resume.token_shift},
+      {"learning_rate", metrics.learning_rate},
+      {"loss", metrics.loss},
+      {"grad_norm", metrics.gradient_norm},
+      {"tokens_per_second", metrics.tokens_per_second}};
   const LossWatch& watch = metrics.loss_watch;
   if (watch.losses > 0) {
     progress["loss_watch"] = {
@@ -340,7 +333,7 @@ void Checkpointer::commit_parts() {
     // After the commit, so that at no time fewer checkpoints exist than --keep promises.
     remove_expired(disk_, options.folder, current_.metrics.step, options.keep);
   } catch (const CheckpointError& error) {
-    messages().write(fmt::format("chimera: an old checkpoint is not removed: {}; training continues\n", error.what()));
+    print_message("an old checkpoint is not removed: {}; training continues", error.what());
   }
 }
 

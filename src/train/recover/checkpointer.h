@@ -11,15 +11,7 @@
 // The Trainer (train/loop/trainer.h) passes votes() to each step. After the step it asks is_due() whether to save, and
 // stops_after() whether to end the run.
 
-#include <ATen/core/Tensor.h>
 #include <atomic>
-#include <chrono>
-#include <cstdint>
-#include <functional>
-#include <map>
-#include <optional>
-#include <string>
-#include <vector>
 
 #include "checkpoint/disk.h"
 #include "checkpoint/shard.h"
@@ -77,30 +69,15 @@ class SaveRetries {
   static constexpr std::chrono::milliseconds kFirstPause{250};
   static constexpr std::chrono::milliseconds kLongestPause{60'000};
 
+  /// The next retry is due kFirstPause after a failure, and twice as late after each further one, up to kLongestPause.
   void note_failure(Clock::time_point now);
   void note_success() { *this = {}; }
+  /// Returns whether a save has failed and its retry is due.
   [[nodiscard]] bool is_due(Clock::time_point now) const { return next_ && now >= *next_; }
 
  private:
   std::chrono::milliseconds pause_ = kFirstPause;
   std::optional<Clock::time_point> next_;
-};
-
-/// Runs one task at a time on a thread of its own, and reports its error on messages().
-class SaveThread {
- public:
-  enum class Outcome : std::uint8_t { None, Done, Failed };
-
-  /// Starts a task. The previous task must have ended. `failure` is the start of the message if the task throws.
-  void start(std::function<void()> task, std::string failure);
-  /// Returns the outcome of the last task; None before its end.
-  [[nodiscard]] Outcome outcome() const { return outcome_; }
-  /// Resets the outcome to None.
-  void forget() { outcome_ = Outcome::None; }
-
- private:
-  std::atomic<Outcome> outcome_ = Outcome::None;
-  std::optional<HelperThread> thread_;  // Last member: ends its task before the members that it uses
 };
 
 /// State of a run's saves, equal on all ranks.
@@ -120,8 +97,7 @@ class Checkpointer {
   Checkpointer(const Job& job, RankId rank, Transport& transport,
                const std::map<ParameterGroupId, ParameterGroup*>& trained, const std::vector<OptimizerTensor>& state,
                TensorGroup* tensor = nullptr, Disk& disk = real_disk());
-  Checkpointer(const Checkpointer&) = delete;
-  Checkpointer& operator=(const Checkpointer&) = delete;
+  Checkpointer& operator=(Checkpointer&&) = delete;
 
   /// Returns this rank's votes for the next step. The step replaces them by their sums over all ranks.
   [[nodiscard]] SaveVotes& votes();
@@ -135,6 +111,8 @@ class Checkpointer {
   /// Call it after the last step, on all ranks. Waits for the current save, then saves the last step unless it is
   /// saved, and retries for about 16 s. Returns whether the newest checkpoint has the last step.
   [[nodiscard]] bool finish(const StepMetrics& last);
+  /// Waits until the current save is complete or has failed. Collective.
+  void complete();
 
   [[nodiscard]] const SavePlans& plans() const { return plans_; }
   /// Gives up the current save after a rank was lost (--recover): waits until this rank's thread has ended its task,
@@ -146,6 +124,7 @@ class Checkpointer {
 
  private:
   enum class Phase : std::uint8_t { Idle, Writing, Committing };
+  enum class Outcome : std::uint8_t { None, Done, Failed };
   struct Save {
     Phase phase = Phase::Idle;
     StepMetrics metrics = {};  // Metrics of the saved step
@@ -153,14 +132,14 @@ class Checkpointer {
     bool is_dropped = false;
   };
 
+  /// Starts a task on a thread of its own, and reports its error on messages(). The previous task must have ended.
   void start(std::function<void()> task);
-  void agree();
   void advance();
   void write_part();
   void commit_parts();
   [[nodiscard]] nlohmann::ordered_json progress() const;
   [[nodiscard]] bool may_save_after(std::int64_t step) const;
-  [[nodiscard]] bool has_ended() const { return thread_.outcome() != SaveThread::Outcome::None; }
+  [[nodiscard]] bool has_ended() const { return outcome_ != Outcome::None; }
 
   const Job& job_;
   RankId rank_;
@@ -173,7 +152,8 @@ class Checkpointer {
   std::chrono::steady_clock::time_point last_save_ = std::chrono::steady_clock::now();
   SaveRetries retries_;  // Rank 0 only
   SaveVotes votes_;
-  SaveThread thread_;  // Last member: stops before the members it uses
+  std::atomic<Outcome> outcome_ = Outcome::None;  // Of the last task; None before its end
+  std::optional<HelperThread> thread_;            // Last member: ends its task before the members that it uses
 };
 
 }  // namespace chimera

@@ -5,8 +5,7 @@
 // replacement would have the same error. A restart of all ranks from a checkpoint may help. All ranks detect the error.
 // One of them throws FinalError, and the others wait until it has exited, so that the launcher names this rank.
 
-#include <string>
-
+#include <functional>
 #include "core/error.h"
 #include "transport/transport.h"
 
@@ -26,5 +25,9 @@ class PeerFinalError : public PeerLostError {
 /// All ranks call it; `why` is the error message. Throws FinalError on the rank with `is_own`, and PeerFinalError
 /// on the others, after they have lost the connection to this rank.
 [[noreturn]] void fail_on_all_ranks(const std::string& why, bool is_own, Transport& transport);
+
+/// Returns the sum of act() over all ranks, which all call it. If `act` throws on a rank, its error ends this rank, and
+/// PeerFinalError the others.
+double sum_in_agreement(Transport& transport, const std::function<double()>& act);
 
 }  // namespace chimera

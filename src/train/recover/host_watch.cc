@@ -3,17 +3,15 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <cstdint>
+#include <algorithm>
 #include <sstream>
-#include <string>
-#include <utility>
 
 #include "core/console.h"
-#include "core/error.h"
 #include "core/file_descriptor.h"
 #include "launch/local/place.h"
 #include "rendezvous/address.h"
 #include "runtime/gather.h"
+#include "transport/connection_breaker.h"
 
 namespace chimera {
 namespace {
@@ -22,7 +20,7 @@ namespace {
 void end_for_silence(int rank, const std::string& reason, bool own) {
   const auto place = find_place(own_variables());
   if (own && (rank == 0 || (place && place->local_rank == 0))) {
-    messages().write("chimera: " + reason + "\n");
+    print_message(reason);
     messages().drain(kDrainAfterFailure);
   }
   ::_exit(static_cast<int>(ExitCode::PeerLost));
@@ -30,11 +28,16 @@ void end_for_silence(int rank, const std::string& reason, bool own) {
 
 }  // namespace
 
-std::unique_ptr<Heartbeats> watch_hosts(const RankEnvironment& rank, Transport& transport) {
+std::unique_ptr<Heartbeats> watch_hosts(const RankEnvironment& rank, Transport& transport, bool keeps_connections) {
   // Our launcher sees its processes die, and a run on one host ends with the host.
   if (!rank.placed || rank.rendezvous.host.empty()) return nullptr;
   HeartbeatOptions options{.rank = rank.rank, .secret = rank.rendezvous.secret, .on_silence = {}};
   options.on_silence = [rank = rank.rank](const std::string& reason, bool own) { end_for_silence(rank, reason, own); };
+  if (keeps_connections) {
+    options.has_lost_connection = [open = open_tcp_connections()] {
+      return !std::ranges::includes(open_tcp_connections(), open);
+    };
+  }
   // Rank 0 listens for the heartbeats of all others, and tells them its port over the connections that exist already.
   FileDescriptor socket;
   std::string own;  // Rank 0: port and address

@@ -3,10 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <vector>
 
 #include "core/console.h"
-#include "core/error.h"
 #include "train/recover/final_error.h"
 #include "train/setup/left_out_steps.h"
 
@@ -25,11 +23,11 @@ std::function<void(const std::string&, bool)> LossGuard::skip_hook(std::int64_t 
       throw PeerLostError(why);
     }
     if (!is_own) return;
-    messages().write(fmt::format("chimera: rank {}: {}; step {} makes no update\n", self_.rank.value(), what, step));
+    print_message("rank {}: {}; step {} makes no update", self_.rank.value(), what, step);
   };
 }
 
-void LossGuard::note(StepMetrics& metrics, const LossWatch& watch) {
+void LossGuard::note(StepMetrics& metrics, const LossWatch& watch, const std::function<void()>& before_end) {
   // A step that is left out on purpose tells nothing about the model.
   if (!leaves_out(metrics.step)) skipped_in_row_ = metrics.is_skipped ? skipped_in_row_ + 1 : 0;
   const double spike = self_.job.options.recovery.spike;
@@ -37,7 +35,10 @@ void LossGuard::note(StepMetrics& metrics, const LossWatch& watch) {
   metrics.loss_watch = watch;
   // The loss may be NaN, which would stay in the running mean for good.
   if (metrics.is_skipped) return;
-  if (watch.deviations_above(metrics.loss) > spike) end_for_spike(metrics, watch);
+  if (watch.deviations_above(metrics.loss) > spike) {
+    before_end();
+    end_for_spike(metrics, watch);
+  }
   metrics.loss_watch.note(metrics.loss);
 }
 

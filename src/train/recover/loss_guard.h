@@ -6,9 +6,7 @@
 // all ranks, and the next attempt leaves out the updates of the mini-batches up to the spike
 // (train/setup/left_out_steps.h). Trainer calls note() after each step.
 
-#include <cstdint>
 #include <functional>
-#include <string>
 
 #include "telemetry/metrics.h"
 #include "train/setup/rank_context.h"
@@ -28,8 +26,9 @@ class LossGuard {
   /// end the run.
   [[nodiscard]] std::function<void(const std::string& what, bool is_own)> skip_hook(std::int64_t step) const;
   /// Counts skipped steps. Compares the loss with the loss that `watch` expects (its state before this step), and sets
-  /// metrics.loss_watch to its state after the step. Throws the errors of fail_on_all_ranks() for a spike.
-  void note(StepMetrics& metrics, const LossWatch& watch);
+  /// metrics.loss_watch to its state after the step. For a spike, calls `before_end` on all ranks, which completes a
+  /// save, since the next attempt begins with the newest checkpoint, and throws the errors of fail_on_all_ranks().
+  void note(StepMetrics& metrics, const LossWatch& watch, const std::function<void()>& before_end);
 
   /// Returns how many of the last steps in a row made no update.
   [[nodiscard]] std::int64_t skipped_in_row() const { return skipped_in_row_; }

@@ -16,10 +16,7 @@
 // that is one step behind has voted for the missing step and has all its gradients.
 
 #include <cstddef>
-#include <cstdint>
-#include <set>
 #include <span>
-#include <vector>
 
 #include "schedule/rank_layout.h"
 #include "telemetry/metrics.h"
@@ -79,7 +76,7 @@ class RankReplacement {
 
   /// Returns the state to resume from. `done` is the number of steps that this rank has completed.
   [[nodiscard]] ResumeState agree(std::int64_t done);
-  /// Copies `state` from rank `source` to the other ranks.
+  /// Replaces `state` on all ranks by the state of rank `source`. Collective.
   void share(LoopState& state, RankId source) const;
   /// Sends weights and optimizer state to the ranks that lack them. `resume` is the result of agree(). Ranks that were
   /// a step behind must have made the missing update before. `updates` is the number of updates so far. If the

@@ -1,12 +1,9 @@
 #include "train/recover/reconnecting_transport.h"
 
 #include <fmt/format.h>
-#include <chrono>
 #include <sstream>
-#include <utility>
 
 #include "core/files.h"
-#include "core/reject.h"
 #include "launch/local/failure_report.h"
 
 namespace chimera {

@@ -6,13 +6,7 @@
 // and after this (rank_replacement.h). Without a loss, all ranks may also reconnect at the end of a step, for example
 // as another job with more sums.
 
-#include <cstdint>
 #include <exception>
-#include <functional>
-#include <memory>
-#include <string>
-#include <utility>
-#include <vector>
 
 #include "core/rendezvous_point.h"
 #include "launch/local/rank.h"

@@ -4,10 +4,9 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <utility>
 
 #include "core/console.h"
-#include "core/error.h"
+#include "core/mapped.h"
 #include "train/recover/final_error.h"
 #include "train/setup/device.h"
 
@@ -66,9 +65,8 @@ DeviatingStage stage_of(const StageReplicas& copies, const std::vector<Halves>& 
 }
 
 std::string numbers(const JobShape& job, const std::vector<RankId>& ranks) {
-  std::vector<std::int64_t> values;
-  for (const RankId rank : ranks) values.push_back(job.launched_rank(rank).value());
-  return fmt::format("{}", fmt::join(values, ", "));
+  const auto launched = mapped(ranks, [&](RankId rank) { return job.launched_rank(rank).value(); });
+  return fmt::format("{}", fmt::join(launched, ", "));
 }
 
 /// Takes a small all-reduce. All ranks call it and get the same result. `own` holds all stages of `copies` on this
@@ -149,11 +147,11 @@ void ReplicaCheck::repair(const DeviatingStage& stage, std::int64_t step) {
   for (const RankId odd : stage.deviating) {
     model_.transfer_state(stage.copies.group, stage.correct, odd, step);
     if (self_.world_rank != odd) continue;
-    messages().write(
-        fmt::format("chimera: rank {0}: its copy of stage {1} differed from the majority after step {2}; the copy of "
-                    "rank {3} has replaced it; test memory and processors of the machine of rank {0}\n",
-                    self_.job.launched_rank(odd).value(), stage.copies.group.value(), step,
-                    self_.job.launched_rank(stage.correct).value()));
+    print_message(
+        "rank {0}: its copy of stage {1} differed from the majority after step {2}; the copy of "
+        "rank {3} has replaced it; test memory and processors of the machine of rank {0}",
+        self_.job.launched_rank(odd).value(), stage.copies.group.value(), step,
+        self_.job.launched_rank(stage.correct).value());
   }
 }
 

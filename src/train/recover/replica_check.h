@@ -7,11 +7,6 @@
 // overwrites the state of the other ranks. Without this flag, or without a majority, the run ends. Each rank also keeps
 // its hashes of the last comparison, to detect a change of its own state between two updates.
 
-#include <cstdint>
-#include <map>
-#include <utility>
-#include <vector>
-
 #include "train/recover/state_hash.h"
 #include "train/setup/device_progress.h"
 #include "train/setup/rank_context.h"

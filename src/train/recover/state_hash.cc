@@ -8,6 +8,7 @@
 
 #include <algorithm>
 
+#include "core/mapped.h"
 #include "launch/local/rank.h"
 
 namespace chimera {
@@ -81,8 +82,7 @@ std::string parameters_hash(const std::vector<std::string>& names, const std::ve
     }
   }
   transport.all_sum(halves);
-  std::vector<std::uint32_t> words;
-  for (const double half : halves) words.push_back(static_cast<std::uint32_t>(half));
+  const auto words = mapped(halves, [](double half) { return static_cast<std::uint32_t>(half); });
   // A hash of the hashes in the order of names, which does not depend on stages, workers or groups.
   return fmt::format("{:016x}", XXH3_64bits(words.data(), words.size() * sizeof(std::uint32_t)));
 }

@@ -6,14 +6,6 @@
 // numbers of stages and groups, and devices. For this it hashes bytes with XXH3, which runs on the CPU only, so weights
 // on a GPU are copied to the host.
 
-#include <ATen/core/Tensor.h>
-
-#include <cstdint>
-#include <functional>
-#include <span>
-#include <string>
-#include <vector>
-
 #include "model/parameter_group.h"
 #include "model_config/tensor_cut.h"
 #include "transport/transport.h"

@@ -7,8 +7,6 @@
 
 #include <signal.h>
 
-#include <array>
-
 #include "launch/local/process.h"
 
 namespace chimera {
@@ -23,8 +21,7 @@ class StopSignals {
     EndsProcess,  ///< Exits immediately with exit_code_of_signal()
   };
   explicit StopSignals(Second second);
-  StopSignals(const StopSignals&) = delete;
-  StopSignals& operator=(const StopSignals&) = delete;
+  StopSignals& operator=(StopSignals&&) = delete;
   /// Restores the handlers and clears the request.
   ~StopSignals();
 

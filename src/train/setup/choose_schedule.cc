@@ -2,9 +2,6 @@
 
 #include <algorithm>
 #include <limits>
-#include <string>
-#include <utility>
-#include <vector>
 
 #include "checkpoint/checkpoint_folder.h"
 #include "core/error.h"
@@ -26,8 +23,7 @@ struct RankedJob {
 };
 
 /// The speed is not measured, because two starts of one command must choose alike.
-MachineProfile machine_of(const Job& job) {
-  const TrainOptions& options = job.options;
+MachineProfile machine_of(const JobShape& job, const TrainOptions& options) {
   const bool chooses_alone = options.device.launcher.empty() && !options.device.is_supervised;
   MachineProfile machine =
       chooses_alone ? assumed_machine(job, options, kUsualCore) : machine_at(kUsualCore, job, options);
@@ -71,7 +67,8 @@ std::string schedule_of_resumed(const TrainOptions& options) {
 
 std::vector<RankedJob> predict_all(const Job& job) {
   const MemoryOptions& memory = job.options.memory;
-  const bool lists_stages = memory.recompute.rule == StageRule::Listed || memory.offload.rule == StageRule::Listed;
+  const bool lists_stages = memory.recompute.rule == StageRule::Listed || memory.recompute.counts.size() > 1 ||
+                            memory.offload.rule == StageRule::Listed || memory.offload.counts.size() > 1;
   const std::int64_t stages = job.options.schedule.shape.stages;
   const bool has_pipeline = stages > 1;  // All schedules are equal without one
   std::vector<RankedJob> rows;
@@ -80,7 +77,7 @@ std::vector<RankedJob> predict_all(const Job& job) {
       Job each = partition_job(job_with(job, name));
       // Listed numbers of stages mean those of schedules with a stage per worker.
       if (lists_stages && each.run.schedule.stages != stages) continue;
-      Forecast step = forecast(each, machine_of(each));
+      Forecast step = forecast(each, machine_of(each, each.options));
       step.shares_memory = !uses_gpu(job.options) && job.options.schedule.profile == nullptr;
       rows.push_back({std::move(each), std::move(step)});
     } catch (const Error&) {  // The schedule does not accept the flags
@@ -109,7 +106,7 @@ bool can_run(const Job& job) {
     if (job.options.recovery.recover == Recover::Reroute) static_cast<void>(spare_patience(job));
     Job lowered = job;
     if (uses_gpu(job.options)) lower_programs(lowered);
-    static_cast<void>(gpu_resources(lowered));
+    static_cast<void>(gpu_resources(lowered, lowered.options));
   } catch (const Error&) {
     return false;
   }

@@ -3,9 +3,8 @@
 #include <fmt/format.h>
 #include <algorithm>
 #include <bitset>
-#include <cstdint>
-#include <vector>
 
+#include "core/mapped.h"
 #include "model_config/config.h"
 #include "schedule/schedule.h"
 #include "train/setup/device.h"
@@ -124,144 +123,118 @@ const auto& all_features() {
 /// Features that a run does not have together.
 struct Combination {
   std::vector<Feature> features;
-  const char* why;      // Message, with placeholders in braces (fill_in())
-  const char* instead;  // Follows `why` in the message; empty: to leave out one of them
+  // With placeholders in braces (fill_in()). What to do instead follows the last semicolon; without any: leave out one
+  const char* message;
 };
 
 const auto& refused_combinations() {
   using enum Feature;
   static const std::vector<Combination> kCombinations = {
-      {{Restarts, NoCheckpoint}, "--recover restart continues from a checkpoint", "give --checkpoint too"},
-      {{Rollback, NoRestarts}, "--non-finite rollback starts the run again, as --max-restarts allows", "give that too"},
+      {{Restarts, NoCheckpoint}, "--recover restart continues from a checkpoint; give --checkpoint too"},
+      {{Rollback, NoRestarts}, "--non-finite rollback starts the run again, as --max-restarts allows; give that too"},
       {{Spike, NoRestarts},
-       "--spike starts the run again from its newest checkpoint, as --max-restarts allows",
-       "give --checkpoint and that too"},
-      {{Restarts, Threads}, "--max-restarts starts processes again", "leave out --transport threads"},
-      {{Restarts, NoRecovery}, "--recover none leaves nothing to --max-restarts", "leave out one of them"},
-      {{Feature::VerifyMessages, Cuda},
-       "--verify-messages: is for tensors on CPUs",
-       "use --device cpu, or leave it out"},
-      {{Tf32, Cpu}, "--tf32: TensorFloat32 is a type of GPUs", "leave it out, or use --device cuda"},
+       "--spike starts the run again from its newest checkpoint, as --max-restarts allows; give --checkpoint and that "
+       "too"},
+      {{Restarts, Threads}, "--max-restarts starts processes again; leave out --transport threads"},
+      {{Restarts, NoRecovery}, "--recover none leaves nothing to --max-restarts; leave out one of them"},
+      {{Feature::VerifyMessages, Cuda}, "--verify-messages: is for tensors on CPUs; use --device cpu, or leave it out"},
+      {{Tf32, Cpu}, "--tf32: TensorFloat32 is a type of GPUs; leave it out, or use --device cuda"},
       {{Slices, WholeSequences},
-       "{slices}: each token of model {model} attends to all others, so only whole sequences can run",
-       "leave it out"},
-      {{Slices, Graphs}, "{slices}: --cuda-graphs and --op-graphs record whole micro-batches", "leave out one of them"},
-      {{Slices, Pairs}, "{slices}: a schedule with slices has no pairs", "leave out --overlap-pairs"},
-      {{Slices, Asynchronous}, "{slices}: schedule {schedule} is asynchronous, and runs whole micro-batches", ""},
-      {{Asynchronous, Pairs}, "--overlap-pairs: schedule {schedule} is asynchronous, and has no pairs", ""},
+       "{slices}: each token of model {model} attends to all others, so only whole sequences can run; leave it out"},
+      {{Slices, Graphs}, "{slices}: --cuda-graphs and --op-graphs record whole micro-batches; leave out one of them"},
+      {{Slices, Pairs}, "{slices}: a schedule with slices has no pairs; leave out --overlap-pairs"},
+      {{Slices, Asynchronous}, "{slices}: schedule {schedule} is asynchronous, and runs whole micro-batches"},
+      {{Asynchronous, Pairs}, "--overlap-pairs: schedule {schedule} is asynchronous, and has no pairs"},
       {{Asynchronous, Canonical},
-       "--reduction canonical: schedule {schedule} is asynchronous, its updates depend on its order of ops",
-       ""},
+       "--reduction canonical: schedule {schedule} is asynchronous, its updates depend on its order of ops"},
       {{Asynchronous, Sync},
-       "--sync: schedule {schedule} is asynchronous, it sums gradients at its updates",
-       "leave the flag out"},
+       "--sync: schedule {schedule} is asynchronous, it sums gradients at its updates; leave the flag out"},
       {{Asynchronous, Feature::NonFinite},
-       "--non-finite: schedule {schedule} is asynchronous, and updates weights before it finds such a value",
-       "leave the flag out"},
+       "--non-finite: schedule {schedule} is asynchronous, and updates weights before it finds such a value; leave the "
+       "flag out"},
       {{Asynchronous, Spike},
-       "--spike: schedule {schedule} is asynchronous, and updates weights before the loss of a step is complete",
-       "leave the flag out"},
+       "--spike: schedule {schedule} is asynchronous, and updates weights before the loss of a step is complete; leave "
+       "the flag out"},
       {{Asynchronous, ShardOptimizer},
-       "--shard-optimizer: schedule {schedule} is asynchronous, and each worker makes its updates alone",
-       ""},
+       "--shard-optimizer: schedule {schedule} is asynchronous, and each worker makes its updates alone"},
       {{Asynchronous, Cuda},
-       "--device cuda: schedule {schedule} is asynchronous, and such schedules run on CPUs alone",
-       "use --device cpu"},
+       "--device cuda: schedule {schedule} is asynchronous, and such schedules run on CPUs alone; use --device cpu"},
       {{Asynchronous, BFloat16},
-       "--dtype bfloat16: schedule {schedule} is asynchronous, and its versions are float32 or float64",
-       ""},
+       "--dtype bfloat16: schedule {schedule} is asynchronous, and its versions are float32 or float64"},
       {{Asynchronous, Observes},
-       "--trace, --op-times and --timeline: schedule {schedule} is asynchronous, and its steps overlap",
-       "leave them out"},
+       "--trace, --op-times and --timeline: schedule {schedule} is asynchronous, and its steps overlap; leave them "
+       "out"},
       {{Asynchronous, Tied},
        "--tied true: schedule {schedule} is asynchronous, and would update the two copies of the tied matrix "
-       "separately",
-       "use --tied false"},
+       "separately; use --tied false"},
       {{Asynchronous, Feature::Checkpoint, TimedSaves},
-       "--checkpoint: schedule {schedule} is asynchronous, and can be saved only at a flush",
-       "give --save-every in steps"},
+       "--checkpoint: schedule {schedule} is asynchronous, and can be saved only at a flush; give --save-every in "
+       "steps"},
       {{Asynchronous, Feature::Checkpoint, Replicas},
        "--checkpoint: schedule {schedule} is asynchronous, and its copies of a stage are not equal, so it has no "
-       "single model to save",
-       ""},
-      {{Pairs, Cuda}, "--overlap-pairs: pairs run side by side on CPUs alone", "use --device cpu"},
+       "single model to save"},
+      {{Pairs, Cuda}, "--overlap-pairs: pairs run side by side on CPUs alone; use --device cpu"},
       {{Pairs, Unpaired},
-       "--overlap-pairs: schedule {schedule} has no pairs",
-       "`chimera schedule NAME --pairs neighbors --format json` writes it with pairs for --schedule"},
+       "--overlap-pairs: schedule {schedule} has no pairs; `chimera schedule NAME --pairs neighbors --format json` "
+       "writes it with pairs for --schedule"},
       {{TensorParallel, Cuda, Threads},
-       "--tensor-parallel {T}: --device cuda with --transport threads is not supported yet",
-       "use --transport processes"},
+       "--tensor-parallel {T}: --device cuda with --transport threads is not supported yet; use --transport processes"},
       {{TensorParallel, Graphs},
-       "--tensor-parallel {T}: --cuda-graphs or --op-graphs is not supported yet",
-       "leave it out"},
-      {{TensorParallel, Pairs}, "--tensor-parallel {T}: --overlap-pairs is not supported yet", "leave it out"},
-      {{TensorParallel, Reroute},
-       "--tensor-parallel {T}: --recover reroute is not supported yet",
-       "use --recover twin"},
+       "--tensor-parallel {T}: --cuda-graphs or --op-graphs is not supported yet; leave it out"},
+      {{TensorParallel, Pairs}, "--tensor-parallel {T}: --overlap-pairs is not supported yet; leave it out"},
+      {{TensorParallel, Reroute}, "--tensor-parallel {T}: --recover reroute is not supported yet; use --recover twin"},
       {{Repair, Asynchronous},
        "--on-different-copies repair: schedule {schedule} is asynchronous, and its stages are at different updates at "
-       "any time",
-       ""},
+       "any time"},
       {{Repair, ShardOptimizer},
        "--on-different-copies repair: --shard-optimizer keeps one copy of the optimizer state, which cannot be "
-       "repaired",
-       "leave out one of them"},
-      {{Repair, Cuda}, "--on-different-copies repair: needs ranks on CPUs", "leave it out"},
+       "repaired; leave out one of them"},
+      {{Repair, Cuda}, "--on-different-copies repair: needs ranks on CPUs; leave it out"},
       {{Repair, NoCopies},
-       "--on-different-copies repair: no stage has a second copy",
-       "use a bidirectional schedule such as chimera, or --data-parallel 2"},
+       "--on-different-copies repair: no stage has a second copy; use a bidirectional schedule such as chimera, or "
+       "--data-parallel 2"},
       {{AdaptAll, Asynchronous},
-       "--adapt all: schedule {schedule} is asynchronous, and its copies of a stage are not equal",
-       "use --adapt none"},
-      {{AdaptAll, TensorParallel}, "--adapt all: --tensor-parallel {T} is not supported yet", "leave out one of them"},
+       "--adapt all: schedule {schedule} is asynchronous, and its copies of a stage are not equal; use --adapt none"},
+      {{AdaptAll, TensorParallel}, "--adapt all: --tensor-parallel {T} is not supported yet; leave out one of them"},
       {{AdaptAll, Cuda},
-       "--adapt all: needs the times of ops, which are measured on CPUs alone",
-       "use --adapt documents"},
-      {{AdaptAll, Pairs}, "--adapt all: the changed order has no pairs", "leave out --overlap-pairs"},
-      {{AdaptAll, NoSpares}, "--adapt all: changes the order as --recover twin and reroute do", "give one of them"},
-      {{OpGraphs, CudaGraphs}, "--op-graphs: --cuda-graphs records the ops too", "leave out one of them"},
+       "--adapt all: needs the times of ops, which are measured on CPUs alone; use --adapt documents"},
+      {{AdaptAll, Pairs}, "--adapt all: the changed order has no pairs; leave out --overlap-pairs"},
+      {{AdaptAll, NoSpares}, "--adapt all: changes the order as --recover twin and reroute do; give one of them"},
+      {{OpGraphs, CudaGraphs}, "--op-graphs: --cuda-graphs records the ops too; leave out one of them"},
       {{OpGraphs, Canonical},
-       "--op-graphs: gradients of blocks have addresses of their own",
-       "use --reduction natural, or leave it out"},
-      {{Graphs, Cpu}, "{graphs}: only GPUs have CUDA graphs", "leave it out, or use --device cuda"},
-      {{Graphs, Offload}, "{graphs}: a graph keeps its memory", "use --offload none"},
-      {{CudaGraphs, Dropout}, "{graphs}: a graph repeats its dropout masks", "use --dropout 0, or leave it out"},
+       "--op-graphs: gradients of blocks have addresses of their own; use --reduction natural, or leave it out"},
+      {{Graphs, Cpu}, "{graphs}: only GPUs have CUDA graphs; leave it out, or use --device cuda"},
+      {{Graphs, Offload}, "{graphs}: a graph keeps its memory; use --offload none"},
+      {{CudaGraphs, Dropout}, "{graphs}: a graph repeats its dropout masks; use --dropout 0, or leave it out"},
       {{Graphs, ThreadRanks},
-       "{graphs}: a graph belongs to one rank, but threads share tensors",
-       "use --transport processes, or leave it out"},
-      {{Cuda, Observes}, "--device cuda: --trace, --op-times and --timeline read the clocks of CPUs", "leave them out"},
-      {{SplitDocuments, WholeSequences}, "--documents split: samples of model {model} are pairs of texts", "use pack"},
-      {{TensorMemory, Cuda}, "--tensor-memory counts tensors on the CPU", "leave it out with --device cuda"},
-      {{Launched, Restarts},
-       "--max-restarts: {launcher} has started the ranks, and would have to start them again",
-       ""},
+       "{graphs}: a graph belongs to one rank, but threads share tensors; use --transport processes, or leave it out"},
+      {{CudaGraphs, Observes},
+       "--trace, --op-times, --timeline and --report: --cuda-graphs launches a step as a whole; use --op-graphs, or "
+       "leave it out"},
+      {{SplitDocuments, WholeSequences}, "--documents split: samples of model {model} are pairs of texts; use pack"},
+      {{TensorMemory, Cuda}, "--tensor-memory counts tensors on the CPU; leave it out with --device cuda"},
+      {{Launched, Restarts}, "--max-restarts: {launcher} has started the ranks, and would have to start them again"},
       {{Launched, Outlives},
-       "--recover {recover}: {launcher} has started the ranks and ends them all if one is lost",
-       "start the run with `chimera train`, or with `chimera launch -- train --recover` on several hosts"},
-      {{Restarts, OneProcess}, "--max-restarts needs a run of several processes", "this run has one"},
-      {{Outlives, OneProcess}, "--recover {recover}: needs a run of several processes", "this run has one"},
+       "--recover {recover}: {launcher} has started the ranks and ends them all if one is lost; start the run with "
+       "`chimera train`, or with `chimera launch -- train --recover` on several hosts"},
+      {{Restarts, OneProcess}, "--max-restarts needs a run of several processes; this run has one"},
+      {{Outlives, OneProcess}, "--recover {recover}: needs a run of several processes; this run has one"},
       {{Outlives, CudaGraphs},
-       "--recover {recover}: --cuda-graphs keeps the connections of lost ranks",
-       "use --op-graphs, or leave it out"},
+       "--recover {recover}: --cuda-graphs keeps the connections of lost ranks; use --op-graphs, or leave it out"},
       {{Outlives, Asynchronous},
-       "--recover {recover}: schedule {schedule} is asynchronous, and its copies of a stage are not equal",
-       "use --recover restart"},
+       "--recover {recover}: schedule {schedule} is asynchronous, and its copies of a stage are not equal; use "
+       "--recover restart"},
       {{Outlives, ShardOptimizer, TensorParallel},
-       "--recover {recover}: --shard-optimizer is not supported with --tensor-parallel",
-       "leave out one of them"},
+       "--recover {recover}: --shard-optimizer is not supported with --tensor-parallel; leave out one of them"},
       {{Outlives, TensorParallel, SharedUpdates},
-       "--recover {recover}: --optimizer {optimizer} exchanges over the --tensor-parallel ranks in its update",
-       "use adamw, or --recover restart"},
-      {{Outlives, Observes},
-       "--recover {recover}: --trace, --op-times, --timeline and --report need ranks that run all steps",
-       "leave them out"},
+       "--recover {recover}: --optimizer {optimizer} exchanges over the --tensor-parallel ranks in its update; use "
+       "adamw, or --recover restart"},
       {{Outlives, LonelyStage},
-       "--recover {recover}: no other rank has a copy of the stages of rank {rank}",
-       "use a bidirectional schedule such as chimera, or --data-parallel 2"},
+       "--recover {recover}: no other rank has a copy of the stages of rank {rank}; use a bidirectional schedule such "
+       "as chimera, or --data-parallel 2"},
       {{Outlives, ShardOptimizer, TwoCopies},
        "--recover {recover}: --shard-optimizer would save nothing, because two ranks must keep each part of the "
-       "optimizer state, and a stage has two copies",
-       "leave it out, or use more --pipelines or --data-parallel groups"},
+       "optimizer state, and a stage has two copies; leave it out, or use more --pipelines or --data-parallel groups"},
   };
   return kCombinations;
 }
@@ -305,8 +278,6 @@ MessageValues values_of(const JobShape& job, const TrainOptions& o, const RankGr
           .rank = fmt::format("{}", lonely_rank(job, groups).value())};
 }
 
-constexpr const char* kLeaveOut = "leave out one of them";
-
 }  // namespace
 
 std::string find_refusal(const Job& job) {
@@ -324,11 +295,9 @@ std::string find_refusal(const Job& job) {
   std::bitset<64> held;
   for (const NamedFeature& each : all_features()) held[static_cast<std::size_t>(each.feature)] = each.holds(facts);
   // In the order of the table, so a run with two problems always gets the same message first.
-  for (const auto& [combined, why, instead] : refused_combinations()) {
+  for (const auto& [combined, message] : refused_combinations()) {
     const auto is_held = [&](Feature feature) { return held[static_cast<std::size_t>(feature)]; };
-    if (!std::ranges::all_of(combined, is_held)) continue;
-    const std::string_view remedy = instead;
-    return fill_in(why, values_of(job, job.options, groups)) + (remedy.empty() ? "" : "; ") + instead;
+    if (std::ranges::all_of(combined, is_held)) return fill_in(message, values_of(job, job.options, groups));
   }
   return "";
 }
@@ -336,20 +305,19 @@ std::string find_refusal(const Job& job) {
 nlohmann::ordered_json combinations_json() {
   using Json = nlohmann::ordered_json;
   const auto names = [](const std::vector<Feature>& some) {
-    Json result = Json::array();
-    for (const Feature feature : some)
-      result.push_back(std::ranges::find(all_features(), feature, &NamedFeature::feature)->name);
-    return result;
+    return mapped(some,
+                  [](Feature each) { return std::ranges::find(all_features(), each, &NamedFeature::feature)->name; });
   };
-  Json all = Json::array();
-  for (const NamedFeature& each : all_features())
-    all.push_back({{"name", each.name}, {"main", each.feature <= Feature::Observes}, {"implies", names(each.implied)}});
-  Json refused = Json::array();
-  for (const auto& [combined, why, instead] : refused_combinations()) {
-    const bool is_left_out = *instead == '\0';
-    refused.push_back(
-        {{"features", names(combined)}, {"why", fill_in(why, {})}, {"instead", is_left_out ? kLeaveOut : instead}});
-  }
+  const auto all = mapped(all_features(), [&](const NamedFeature& each) {
+    return Json{{"name", each.name}, {"main", each.feature <= Feature::Observes}, {"implies", names(each.implied)}};
+  });
+  const auto refused = mapped(refused_combinations(), [&](const Combination& each) {
+    const std::string message = fill_in(each.message, {});
+    const std::size_t end = message.rfind("; ");
+    return Json{{"features", names(each.features)},
+                {"why", message.substr(0, end)},
+                {"instead", end == std::string::npos ? "leave out one of them" : message.substr(end + 2)}};
+  });
   return {{"features", all}, {"refused", refused}};
 }
 

@@ -4,7 +4,6 @@
 // combination, add a row to kCombinations (combinations.cc), and its features if they are new.
 
 #include <nlohmann/json.hpp>
-#include <string>
 
 #include "train/setup/job.h"
 

@@ -1,7 +1,6 @@
 #include "train/setup/connection.h"
 
 #include <utility>
-#include <vector>
 
 #include "launch/local/rank.h"
 #include "train/setup/device.h"
@@ -14,7 +13,7 @@ int gpu_of(const TrainOptions& options, RankId launched) {
 
 std::unique_ptr<Transport> open_transport(const Job& job, Endpoint end) {
   // Only ranks that exchange messages are connected: of 64 ranks in a pipeline, most pairs never do.
-  const std::vector<RankPair> pairs = communicating_pairs(job);
+  const std::vector<RankPair> pairs = communicating_pairs(job, job.options);
   if (!uses_gpu(job.options)) {
     return connect_gloo({.rank = static_cast<int>(end.rank.value()),
                          .world_size = static_cast<int>(job.num_ranks()),
@@ -34,6 +33,7 @@ std::unique_ptr<Transport> open_transport(const Job& job, Endpoint end) {
                                 .pairs = pairs,
                                 .sums_in_order = job.canonical.has_value(),
                                 .has_early_sums = has_early_sums(job.programs.training),
+                                .first_op_group = first_op_group(job),
                                 .fingerprint = std::move(end.compared),
                                 .start_up_timeout = end.start_up_timeout,
                                 .timeout = end.timeout,

@@ -4,7 +4,6 @@
 // library.
 
 #include <chrono>
-#include <memory>
 
 #include "core/rendezvous_point.h"
 #include "train/setup/job.h"
@@ -15,18 +14,20 @@ namespace chimera {
 
 /// A rank's end of the connections, for open_transport().
 struct Endpoint {
-  RankId rank;
-  RendezvousPoint rendezvous;
-  Fingerprint compared;
+  RankId rank;                 // Among all ranks of the job
+  RendezvousPoint rendezvous;  // Where the ranks of the job meet
+  Fingerprint compared;        // Must be equal on all ranks
+  // The two limits and the breaker are as in GlooOptions and NcclOptions
   std::chrono::milliseconds timeout = kGlooDefaultTimeout;
   std::chrono::milliseconds start_up_timeout = kGlooDefaultTimeout;
-  std::shared_ptr<ConnectionBreaker> breaker;
+  std::shared_ptr<ConnectionBreaker> breaker;  // May be null
 };
 
-/// Returns the number of the GPU of a rank, which has this number among the launched ranks.
+/// Returns the index of a rank's GPU among those that its process sees, as device_of() does. `launched` is the rank's
+/// number at the launch. Only for jobs on GPUs.
 [[nodiscard]] int gpu_of(const TrainOptions& options, RankId launched);
 
-/// Connects the rank. Collective over all ranks of the job.
+/// Connects the rank. Collective over all ranks of the job. Throws as connect_gloo() or Accelerator::connect() does.
 [[nodiscard]] std::unique_ptr<Transport> open_transport(const Job& job, Endpoint end);
 
 }  // namespace chimera

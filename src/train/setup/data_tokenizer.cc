@@ -1,15 +1,9 @@
 #include "train/setup/data_tokenizer.h"
 
-#include <fmt/format.h>
 #include <algorithm>
-#include <filesystem>
-#include <span>
-#include <system_error>
-#include <vector>
 
 #include "checkpoint/block_hashes.h"
 #include "checkpoint/manifest.h"
-#include "core/error.h"
 #include "core/files.h"
 #include "core/reject.h"
 #include "tokenizer/tokenizer_folder.h"
@@ -42,10 +36,7 @@ std::vector<std::int32_t> encode_file(const Tokenizer& tokenizer, const DataFile
 
 std::string hash_of(const std::string& text) { return to_text(hash128(std::as_bytes(std::span(text)))); }
 
-bool is_checkpoint(const std::string& folder) {
-  std::error_code none;
-  return fs::exists(folder + "/" + kManifestName, none);
-}
+bool is_checkpoint(const std::string& folder) { return path_exists(folder + "/" + kManifestName); }
 
 nlohmann::ordered_json run_of_checkpoint(const std::string& checkpoint) {
   try {
@@ -70,8 +61,7 @@ std::string find_recorded(const std::string& checkpoint, const std::string& reco
   }
   places.push_back(typed);
   for (const fs::path& place : places) {
-    std::error_code none;
-    if (fs::exists(place, none) && main_tokenizer_file(place.string())) return place.string();
+    if (path_exists(place) && main_tokenizer_file(place.string())) return place.string();
   }
   reject("{}: the run's tokenizer {} is missing, also beside the run; give --tokenizer", checkpoint, recorded);
 }
@@ -81,15 +71,11 @@ std::string find_recorded(const std::string& checkpoint, const std::string& reco
 std::shared_ptr<const TrainingPrompt> training_prompt(const TrainOptions& options, const std::string& tokenizer,
                                                       const ModelConfig& model) {
   if (options.data.sample_every == 0 && options.data.prompt.empty()) return nullptr;
-  if (options.data.sample_every == 0) throw ConfigError("--prompt is for --sample-every");
+  if (options.data.sample_every == 0) reject("--prompt is for --sample-every");
   require_continuable(model);
-  if (options.data.prompt.empty()) throw ConfigError("--sample-every needs a text to continue; give --prompt");
-  if (const auto place = find_invalid_utf8(options.data.prompt)) {
-    throw ConfigError(fmt::format("--prompt: byte {} is not valid UTF-8", *place));
-  }
-  if (tokenizer.empty()) {
-    throw ConfigError("--prompt: the data are tokens of an unknown tokenizer; give their --tokenizer");
-  }
+  if (options.data.prompt.empty()) reject("--sample-every needs a text to continue; give --prompt");
+  if (const auto place = find_invalid_utf8(options.data.prompt)) reject("--prompt: byte {} is not valid UTF-8", *place);
+  if (tokenizer.empty()) reject("--prompt: the data are tokens of an unknown tokenizer; give their --tokenizer");
   auto result = std::make_shared<TrainingPrompt>();
   result->tokenizer = open_tokenizer(tokenizer);
   // With the tokens that the tokenizer puts around each text, such as Llama's first one.

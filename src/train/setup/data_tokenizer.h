@@ -5,12 +5,6 @@
 // --tokenizer may be moved or replaced later. Therefore a checkpoint contains a copy of its run's tokenizer, and its
 // manifest (checkpoint/manifest.h) has the hashes of the copy.
 
-#include <cstdint>
-#include <map>
-#include <memory>
-#include <nlohmann/json.hpp>
-#include <string>
-
 #include "data/open_tokens.h"
 #include "data/samples.h"
 #include "hugging_face/model_folder.h"

@@ -4,20 +4,17 @@
 
 #include <ATen/Context.h>
 #include <ATen/cpu/Utils.h>
-#include <fmt/format.h>
 #include <algorithm>
 #include <array>
 #include <filesystem>
-#include <set>
 #include <stdexcept>
 
 #include "core/cgroup.h"
-#include "core/error.h"
 #include "core/printable.h"
 #include "core/reject.h"
 #include "core/resident_memory.h"
 #include "engine/programs.h"
-#include "launch/local/launcher.h"
+#include "launch/local/launch_plan.h"
 #include "passes/lower.h"
 
 namespace chimera {
@@ -62,6 +59,14 @@ void add_twins(const RunShape& run, std::set<RankPair>& pairs) {
       }
     }
   }
+}
+
+/// Returns a function for a number of this GPU; empty on the CPU.
+std::function<double()> number_of_gpu(at::Device device, std::int64_t (Accelerator::*number)(int) const) {
+  if (device.is_cpu()) return {};
+  return [&gpus = accelerator(), gpu = static_cast<int>(device.index()), number] {
+    return static_cast<double>((gpus.*number)(gpu));
+  };
 }
 
 constexpr double kGraphBytes = 500e6;  // Estimate: nodes of a step's graphs
@@ -111,7 +116,7 @@ bool has_native_bfloat16() {
 
 void require_fast_numbers(DataType dtype, bool native) {
   if (dtype != DataType::BFloat16 || native) return;
-  throw ConfigError(
+  reject(
       "--dtype bfloat16: this CPU has neither AVX512-BF16 nor AMX and would be far slower than with float32; use "
       "--dtype float32, or --force-bfloat16 to use it anyway");
 }
@@ -137,7 +142,6 @@ Workload workload_of(const TrainOptions& options) {
   workload.micro_batch_size = options.data.micro_batch_size;
   workload.dropout = options.model.dropout > 0;
   workload.split_documents = options.data.documents == Documents::Split;
-  workload.recompute_attention = options.memory.recompute.rule == StageRule::Attention;
   if (uses_gpu(options)) workload.logits_of_chunk = kLogitsOfGpuChunk;
   return workload;
 }
@@ -162,12 +166,12 @@ void require_gpu_memory(const TrainOptions& options, std::int64_t ranks, const s
   const std::int64_t sharing = is_shared ? (ranks + devices - 1) / devices : 1;
   const double needed = std::ranges::max(tensors) * static_cast<double>(sharing);
   if (needed + reserved.all() <= memory) return;
-  throw ConfigError(
-      fmt::format("--device cuda: {} of tensors ({}), {} do not fit in the {} of {}; use more --stages, a smaller "
-                  "--micro-batch-size, --recompute full{}",
-                  bytes_text(needed), sharing == 1 ? "the fullest rank" : fmt::format("{} ranks on a GPU", sharing),
-                  to_text(reserved), bytes_text(memory), gpu.name,
-                  options.schedule.partition.rule == PartitionRule::Auto ? " or --partition even" : ""));
+  reject(
+      "--device cuda: {} of tensors ({}), {} do not fit in the {} of {}; use more --stages, a smaller "
+      "--micro-batch-size, --recompute full{}",
+      bytes_text(needed), sharing == 1 ? "the fullest rank" : fmt::format("{} ranks on a GPU", sharing),
+      to_text(reserved), bytes_text(memory), gpu.name,
+      options.schedule.partition.rule == PartitionRule::Auto ? " or --partition even" : "");
 }
 
 int intra_op_threads(const TrainOptions& options, std::int64_t local_ranks) {
@@ -177,18 +181,18 @@ int intra_op_threads(const TrainOptions& options, std::int64_t local_ranks) {
   return std::max(available_cores() / static_cast<int>(local_ranks), 1);
 }
 
-std::vector<RankPair> communicating_pairs(const Job& job) {
+std::vector<RankPair> communicating_pairs(const JobShape& job, const TrainOptions& options) {
   std::set<RankPair> pairs;
   add_communicating_pairs(job.run.ranks, job.programs.training, pairs);
   add_communicating_pairs(job.run.ranks, job.programs.validation, pairs);
   for (const auto& [steps, run] : job.programs.runs) add_communicating_pairs(job.run.ranks, run.program, pairs);
   const bool copies_are_given =
-      job.options.recovery.outlives_ranks() || job.options.recovery.different_copies == DifferentCopies::Repair;
+      options.recovery.outlives_ranks() || options.recovery.different_copies == DifferentCopies::Repair;
   if (copies_are_given) add_twins(job.run, pairs);
   // Programs are those of one lane. The ranks of each t exchange the same messages among themselves.
   const auto of_lanes = job.ranks().pairs({pairs.begin(), pairs.end()});
   pairs = {of_lanes.begin(), of_lanes.end()};
-  if (job.options.output.observes()) {  // Clock measurement
+  if (options.output.observes() && !uses_gpu(options)) {  // Clock measurement
     for (int rank = 1; rank < static_cast<int>(job.num_ranks()); ++rank) pairs.insert({0, rank});
   }
   return {pairs.begin(), pairs.end()};
@@ -201,6 +205,10 @@ bool has_early_sums(const Program& training) {
     // A sum is early if an op follows it, so that both run at the same time.
     return std::any_of(std::ranges::find_if(instructions, is_sum), instructions.end(), is_op);
   });
+}
+
+std::size_t first_op_group(const JobShape& job) {
+  return job.run.worker_groups().size() * static_cast<std::size_t>(job.tensor_parallel);
 }
 
 const Accelerator& open_accelerator(const std::string& path) {
@@ -237,20 +245,21 @@ void require_device(const TrainOptions& options, std::int64_t ranks) {
     reject("--device cuda: no usable GPU here ({}); use --device cpu", problem);
   }
   if (has_processes(options) && !options.device.gpu && !ranks_share_gpus() && ranks > gpus.num_devices()) {
-    throw ConfigError(
-        fmt::format("--device cuda: {} processes need a GPU each, this machine has {}; use --transport threads, which "
-                    "share one GPU",
-                    ranks, gpus.num_devices()));
+    reject(
+        "--device cuda: {} processes need a GPU each, this machine has {}; use --transport threads, which "
+        "share one GPU",
+        ranks, gpus.num_devices());
   }
   require_numbers(options, gpus.traits(options.device.gpu.value_or(0)));
 }
 
-std::optional<GpuResources> gpu_resources(const Job& job) {
-  if (!uses_gpu(job.options) || !has_processes(job.options) || job.num_ranks() == 1) return std::nullopt;
+std::optional<GpuResources> gpu_resources(const JobShape& job, const TrainOptions& options) {
+  if (!uses_gpu(options) || !has_processes(options) || job.num_ranks() == 1) return std::nullopt;
   const CommunicatorPlan plan{.world_size = static_cast<int>(job.num_ranks()),
                               .groups = job.rank_groups(),
-                              .pairs = communicating_pairs(job),
-                              .has_early_sums = has_early_sums(job.programs.training)};
+                              .pairs = communicating_pairs(job, options),
+                              .has_early_sums = has_early_sums(job.programs.training),
+                              .first_op_group = first_op_group(job)};
   GpuResources result{.gpu = first_gpu_or_h100(), .communicators = communicators_of_a_rank(plan), .blocks = {}};
   result.blocks = block_limits(plan, result.gpu.multiprocessors);
   return result;
@@ -261,11 +270,9 @@ void require_numbers(const TrainOptions& options, const GpuTraits& gpu) {
     if (!options.numbers.force_bfloat16) require_fast_numbers(options.numbers.dtype, has_native_bfloat16());
     return;
   }
-  if (options.numbers.tf32 && !gpu.has_tf32)
-    throw ConfigError(fmt::format("--tf32: {} does not have TensorFloat32; leave it out", gpu.name));
+  if (options.numbers.tf32 && !gpu.has_tf32) reject("--tf32: {} does not have TensorFloat32; leave it out", gpu.name);
   if (options.numbers.dtype != DataType::BFloat16 || options.numbers.force_bfloat16 || gpu.has_bfloat16) return;
-  throw ConfigError(fmt::format(
-      "--dtype bfloat16: {} emulates it; use --dtype float32, or --force-bfloat16 to use it anyway", gpu.name));
+  reject("--dtype bfloat16: {} emulates it; use --dtype float32, or --force-bfloat16 to use it anyway", gpu.name);
 }
 
 std::string summarize_out_of_memory(const std::string& error) {
@@ -302,24 +309,13 @@ void assign_gpu(TrainOptions& options, int local_rank, int local_size) {
 }
 
 std::function<double()> peak_memory_of(at::Device device) {
-  if (device.is_cpu()) return peak_resident_bytes;
-  return [&gpus = accelerator(), gpu = static_cast<int>(device.index())] {
-    return static_cast<double>(gpus.peak_bytes(gpu));
-  };
+  return device.is_cpu() ? peak_resident_bytes : number_of_gpu(device, &Accelerator::peak_bytes);
 }
 
-std::function<double()> used_memory_of(at::Device device) {
-  if (device.is_cpu()) return {};
-  return [&gpus = accelerator(), gpu = static_cast<int>(device.index())] {
-    return static_cast<double>(gpus.used_bytes(gpu));
-  };
-}
+std::function<double()> used_memory_of(at::Device device) { return number_of_gpu(device, &Accelerator::used_bytes); }
 
 std::function<double()> allocation_retries_of(at::Device device) {
-  if (device.is_cpu()) return {};
-  return [&gpus = accelerator(), gpu = static_cast<int>(device.index())] {
-    return static_cast<double>(gpus.allocation_retries(gpu));
-  };
+  return number_of_gpu(device, &Accelerator::allocation_retries);
 }
 
 void require_gpu_margin(at::Device device) {

@@ -4,14 +4,6 @@
 // functions are in a library of their own (libchimera_cuda.so), opened at first use, so that the program runs without
 // CUDA.
 
-#include <ATen/core/Tensor.h>
-#include <cstdint>
-#include <functional>
-#include <optional>
-#include <string>
-#include <string_view>
-#include <vector>
-
 #include "core/choices.h"
 #include "schedule/program.h"
 #include "train/setup/job.h"
@@ -44,8 +36,8 @@ void require_fast_numbers(DataType dtype, bool native);
 /// Returns the work of a full micro-batch, with the kernels of the device.
 [[nodiscard]] Workload workload_of(const TrainOptions& options);
 
-/// Returns the part of a GPU's `memory_bytes` that holds no tensors of a rank: by the profile of --machine, or
-/// estimated. Zeros on CPUs.
+/// Returns the bytes of a GPU with `memory_bytes` that hold no tensors of a rank, such as NCCL's buffers: by the
+/// profile of --machine, or estimated. Zeros on CPUs. `ranks` is the number of ranks of the job.
 [[nodiscard]] ReservedBytes reserved_of(const TrainOptions& options, std::int64_t ranks, double memory_bytes);
 
 /// Throws ConfigError, in one line, if the tensors of a rank and reserved_of() together need more than its GPU has.
@@ -53,15 +45,19 @@ void require_fast_numbers(DataType dtype, bool native);
 /// bytes.
 void require_gpu_memory(const TrainOptions& options, std::int64_t ranks, const std::vector<double>& tensors);
 
-/// Returns the intra-op threads of a rank: --threads, or its share of the cores; one with --reduction canonical.
+/// Returns the number of intra-op threads of a rank: --threads, or its share of the cores of a host with `local_ranks`
+/// ranks, at least 1; one with --reduction canonical.
 [[nodiscard]] int intra_op_threads(const TrainOptions& options, std::int64_t local_ranks);
 
 /// Returns the pairs of ranks that exchange messages, ascending.
-[[nodiscard]] std::vector<RankPair> communicating_pairs(const Job& job);
+[[nodiscard]] std::vector<RankPair> communicating_pairs(const JobShape& job, const TrainOptions& options);
 
 /// Returns whether a rank starts sums of gradients before its last op, so that they wait while ops run. `training` is
 /// the program of a step.
 [[nodiscard]] bool has_early_sums(const Program& training);
+
+/// Returns CommunicatorPlan::first_op_group of the job's groups.
+[[nodiscard]] std::size_t first_op_group(const JobShape& job);
 
 /// Opens the GPU library `path`. Throws ConfigError if it is missing or does not load.
 [[nodiscard]] const Accelerator& open_accelerator(const std::string& path);
@@ -81,7 +77,7 @@ struct GpuResources {
 
 /// Returns the resources of a job with a GPU per rank and several ranks, else none. Needs the job's programs. Takes the
 /// first GPU of this machine, or assumes an H100 if it has none. Throws the errors of block_limits().
-[[nodiscard]] std::optional<GpuResources> gpu_resources(const Job& job);
+[[nodiscard]] std::optional<GpuResources> gpu_resources(const JobShape& job, const TrainOptions& options);
 
 /// Throws ConfigError if the options require GPUs and this machine has no library, no GPU or fewer GPUs than processes.
 /// Also throws if the GPU lacks the number type (require_numbers()).

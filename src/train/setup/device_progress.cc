@@ -1,6 +1,5 @@
 #include "train/setup/device_progress.h"
 
-#include "launch/local/rank.h"
 #include "train/setup/device.h"
 
 namespace chimera {

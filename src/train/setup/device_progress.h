@@ -5,13 +5,7 @@
 // records a mark (event) in the current stream, and counts only when the device reaches the mark. On the CPU, notes
 // count at once. Trainer notes instructions, and ReplicaCheck the tensors that it hashes.
 
-#include <ATen/core/Tensor.h>
-
-#include <cstdint>
 #include <deque>
-#include <functional>
-#include <optional>
-#include <utility>
 
 #include "launch/flight/progress.h"
 #include "runtime/step_hooks.h"

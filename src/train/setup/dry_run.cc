@@ -3,12 +3,14 @@
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <algorithm>
-#include <set>
+#include <functional>
 
 #include "core/cgroup.h"
 #include "core/clock.h"
 #include "core/error.h"
+#include "core/printable.h"
 #include "model_config/parameters.h"
 #include "plan/predict.h"
 #include "simulate/cost_table.h"
@@ -57,7 +59,7 @@ PlanProblem problem_of(const JobShape& job, const TrainOptions& options, const M
   return problem;
 }
 
-Candidate candidate_of(const JobShape& job, const TrainOptions& options, const PlanProblem& problem) {
+Candidate candidate_of(const JobShape& job, const TrainOptions& options) {
   Candidate candidate{.schedule = job.run.schedule.name,
                       .shape = options.schedule.shape,
                       .data_parallel = job.run.ranks.data_parallel,
@@ -65,7 +67,8 @@ Candidate candidate_of(const JobShape& job, const TrainOptions& options, const P
                       .tensor_parallel = job.tensor_parallel,
                       .recompute = job.stages.recompute,
                       .offload = job.stages.offload,
-                      .recompute_attention = problem.workload.recompute_attention,
+                      .blocks = job.stages.blocks,
+                      .offload_blocks = job.stages.offload_blocks,
                       .replica_layout = job.run.ranks.replicas};
   candidate.shape.micro_batches = job.run.schedule.micro_batches;
   return candidate;
@@ -127,10 +130,23 @@ void add_parameters(const JobShape& job, const StageModel& model, RankForecast& 
 
 }  // namespace
 
+std::string holders_text(const RankForecast& rank, const ReservedBytes& reserved) {
+  const double state = rank.weights_bytes + rank.gradients_bytes + rank.optimizer_bytes;
+  std::vector<std::pair<double, const char*>> parts = {
+      {rank.peak_memory_bytes - reserved.all() - state, "activations and messages"},
+      {rank.weights_bytes, "weights"},
+      {rank.gradients_bytes, "gradients"},
+      {rank.optimizer_bytes, "optimizer"},
+      {reserved.all(), "CUDA, NCCL and a margin"}};
+  std::ranges::sort(parts, std::greater<>());
+  std::vector<std::string> texts;
+  for (const auto& [bytes, what] : parts) texts.push_back(fmt::format("{} {}", what, bytes_text(bytes)));
+  return fmt::format("by the plan, rank {} holds {}", rank.rank.value(), fmt::join(texts, ", "));
+}
+
 MachineProfile machine_at(double speed, const JobShape& job, const TrainOptions& options) {
   Workload workload = workload_of(options);
   workload.micro_batch_size = job.run.samples_per_op();
-  workload.recompute_attention = false;  // layer_time() adds it to the times of a profile
   MachineProfile machine;
   // A core for each rank, so that no op of the forecast waits for one.
   machine.cores = static_cast<int>(job.num_ranks());
@@ -177,9 +193,11 @@ double Forecast::mean_bytes() const {
   return sum / static_cast<double>(ranks.size());
 }
 
-Forecast forecast(const Job& job, const MachineProfile& machine) {
+Forecast forecast(const Job& job, const MachineProfile& given) {
+  MachineProfile machine = given;
+  if (job.options.numbers.cuda_graphs) machine.block_launch = 0;  // The device launches the step's kernels itself
   const PlanProblem problem = problem_of(job, job.options, machine);
-  const Candidate candidate = candidate_of(job, job.options, problem);
+  const Candidate candidate = candidate_of(job, job.options);
   const PlannedSchedule planned{std::make_shared<const Schedule>(job.run.schedule), job.partition,
                                 model_of(job, job.options, problem, candidate)};
   const Prediction step = Predictor(problem).predict(planned, candidate);

@@ -5,10 +5,6 @@
 // the file of --machine. By default, it is a profile of H100s if the job uses GPUs, else the estimate of
 // assumed_machine().
 
-#include <cstdint>
-#include <string>
-#include <vector>
-
 #include "core/ids.h"
 #include "model_config/footprint.h"
 #include "plan/machine.h"
@@ -22,7 +18,7 @@ struct HeldStage {
   StageId stage;
 };
 
-/// Forecast of one rank, in bytes and seconds of the machine profile.
+/// Forecast of one rank. Times are in seconds on the machine of the profile.
 struct RankForecast {
   RankId rank;
   GroupWorker place;
@@ -50,12 +46,17 @@ struct Forecast {
   bool shares_memory = false;               // All ranks have the memory of this machine together
   [[nodiscard]] double peak_bytes() const;  // Of the rank with the most
   [[nodiscard]] double mean_bytes() const;  // Of a rank
+  /// Returns whether the memory suffices; true if it is not known.
   [[nodiscard]] bool fits() const {
     return memory_bytes <= 0 || (shares_memory ? mean_bytes() : peak_bytes()) <= memory_bytes;
   }
 };
 
-/// Returns an estimated profile of a machine with a core per rank. A layer's time is its FLOPs divided by `speed`.
+/// Returns a clause with the parts of the rank's predicted memory, the largest first.
+[[nodiscard]] std::string holders_text(const RankForecast& rank, const ReservedBytes& reserved);
+
+/// Returns an estimated profile of a machine with a core per rank. A layer's time is its FLOPs divided by `speed`, in
+/// FLOP/s.
 /// Messages, all-reduces and optimizer steps are assumed to move 4 GB/s.
 [[nodiscard]] MachineProfile machine_at(double speed, const JobShape& job, const TrainOptions& options);
 /// Returns such a profile of this machine, with its cores and memory. `speed` is the speed of a core; if it is 0, the

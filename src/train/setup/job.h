@@ -7,16 +7,11 @@
 // process share it.
 
 #include <algorithm>
-#include <cstdint>
 #include <limits>
-#include <map>
-#include <memory>
 #include <numeric>
-#include <optional>
-#include <string>
-#include <vector>
 
 #include "data/samples.h"
+#include "engine/rerouted_run.h"
 #include "engine/run_shape.h"
 #include "engine/tensor_ranks.h"
 #include "hugging_face/model_folder.h"
@@ -29,6 +24,9 @@
 #include "train/setup/options.h"
 
 namespace chimera {
+
+/// The schedule that a run has chosen (--adapt all), in its --checkpoint folder. A run that resumes begins with it.
+inline constexpr const char* kOrderName = "order.json";
 
 struct TrainingPrompt;
 struct JobCheckpoints;
@@ -86,12 +84,14 @@ struct JobShape {
   RankGroups launched_groups;          // Of the launched ranks: RunShape::rank_groups()
   std::int64_t lost_ranks = 0;         // Number of launched ranks that do not run
   std::vector<double> factors;         // RunChange::factors
+  std::vector<LinkDelay> delays;       // RunChange::delays
 
   /// Returns all ranks of the job, over all lanes.
   [[nodiscard]] TensorRanks ranks() const {
     return {run.num_ranks(), tensor_parallel, head_groups(model, tensor_parallel)};
   }
   [[nodiscard]] std::int64_t num_ranks() const { return ranks().count(); }
+  /// Returns the number of launched ranks, whether they run or not.
   [[nodiscard]] std::size_t launched_count() const { return static_cast<std::size_t>(num_ranks() + lost_ranks); }
   /// Returns the groups of ranks that add something: gradients, then the sums of split layers.
   [[nodiscard]] RankGroups rank_groups() const { return ranks().groups(run.rank_groups()); }
@@ -123,12 +123,10 @@ struct Job : JobShape {
   // Set by prepare_job()
   JobData data;
   std::shared_ptr<const JobCheckpoints> checkpoints;  // Null without saves, --export and --resume
-  std::vector<LeftOutSteps> left_out;                 // Steps without an update, because they led to a loss spike
-  std::int64_t first_step = 0;                        // First step, from 0; earlier steps are in the checkpoint
-  // Samples and tokens of earlier steps, beyond those of as many steps of this job: not 0 if their mini-batch differs
-  std::int64_t sample_shift = 0;
-  std::int64_t token_shift = 0;
-  double peak_flops = 0;  // Peak FLOP/s of large matrix products, all ranks together; 0: not known
+  std::shared_ptr<const Schedule> order;  // RunChange::schedule of the run that this one resumes; null: the job's own
+  std::vector<LeftOutSteps> left_out;     // Steps without an update, because they led to a loss spike
+  std::int64_t first_step = 0;            // First step, from 0; earlier steps are in the checkpoint
+  double peak_flops = 0;                  // Peak FLOP/s of large matrix products, all ranks together; 0: not known
 
   /// Returns the steps of an asynchronous run between the flushes around `step` (from 0). The pipeline is flushed
   /// before validations, samples and saves.

@@ -1,16 +1,14 @@
 #include "train/setup/job_checkpoints.h"
 
-#include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <algorithm>
 #include <cmath>
-#include <filesystem>
+#include <tuple>
 #include <utility>
 
 #include "checkpoint/manifest.h"
 #include "core/cgroup.h"
 #include "core/console.h"
-#include "core/error.h"
 #include "core/files.h"
 #include "core/printable.h"
 #include "core/reject.h"
@@ -18,7 +16,7 @@
 #include "hugging_face/config_json.h"
 #include "hugging_face/model_folder.h"
 #include "hugging_face/stored_names.h"
-#include "launch/local/rank.h"
+#include "launch/flight/progress.h"
 #include "model_config/footprint.h"
 #include "model_config/parameters.h"
 #include "train/setup/data_tokenizer.h"
@@ -33,19 +31,15 @@
 
 namespace chimera {
 
-NextStart next_start(const std::string& folder, std::int64_t first_step, std::int64_t failed_step) {
-  const NewestCheckpoint newest = newest_checkpoint(folder, available_cores());
-  report_rejected(newest);
-  if (newest.checkpoint) {
-    return {.arguments = {kFailedStepFlag, std::to_string(failed_step), "--resume", newest.checkpoint->path},
-            .description =
-                fmt::format("continues from step {} ({})", newest.checkpoint->manifest.step, newest.checkpoint->path)};
-  }
-  return {.arguments = {kFailedStepFlag, std::to_string(failed_step)},
-          .description = fmt::format("no checkpoint yet, starts again after step {}", first_step)};
-}
-
 namespace {
+
+/// Returns the samples and tokens of ResumeOptions. Older checkpoints tell no numbers, so no shift.
+std::pair<std::int64_t, std::int64_t> shifts(const RunShape& run, std::int64_t sequence, const Manifest& manifest) {
+  const auto progress = manifest.run.value("progress", nlohmann::ordered_json::object());
+  const std::int64_t samples = manifest.step * run.mini_batch();
+  const std::int64_t tokens = samples * sequence;
+  return {progress.value("samples", samples) - samples, progress.value("tokens", tokens) - tokens};
+}
 
 constexpr const char* kAuto = "auto";
 constexpr std::int64_t kManyCheckpoints = 100;
@@ -59,9 +53,7 @@ NewestCheckpoint look_up(const TrainOptions& options, const std::string& from) {
   // The launcher has compared the hashes of all bytes, so its ranks need not read everything again.
   if (options.resume.is_checked) return {open_checkpoint(from, /*threads=*/0), {}};
   if (from != kAuto) return find_checkpoint(from, available_cores(), note_slow_checkpoint);
-  if (options.checkpoint.folder.empty()) {
-    throw ConfigError("--resume auto needs a folder of checkpoints; give --checkpoint");
-  }
+  if (options.checkpoint.folder.empty()) reject("--resume auto needs a folder of checkpoints; give --checkpoint");
   NewestCheckpoint newest = newest_checkpoint(options.checkpoint.folder, available_cores(), note_slow_checkpoint);
   // A folder with nothing but damaged checkpoints is an error: a new run would replace what may be repaired. Damaged
   // ones beside a good one are only reported, and the run continues from the good one.
@@ -109,8 +101,8 @@ void require_same_run(const TrainOptions& options, const std::string& tokenizer,
   std::vector<std::string> other = differing.data;
   other.insert(other.end(), differing.other.begin(), differing.other.end());
   if (other.empty()) return;
-  messages().write(fmt::format("chimera: --resume {}: continues with settings that differ from the saved run ({})\n",
-                               checkpoint.path, fmt::join(other, "; ")));
+  print_message("--resume {}: continues with settings that differ from the saved run ({})", checkpoint.path,
+                fmt::join(other, "; "));
 }
 
 /// The rate of a step depends on the number of steps, so a run that gets more steps goes back up from its decay.
@@ -124,10 +116,10 @@ void report_jump_of_rate(const TrainOptions& options, const Checkpoint& checkpoi
   const double there = checkpoint.manifest.run.at("progress").value("learning_rate", here);
   const double next = options.updates.learning_rate.at(step, options.updates.steps);
   if (std::abs(here - there) <= kJump * there || std::abs(next - there) <= kJump * there) return;
-  messages().write(fmt::format(
-      "chimera: --resume {}: the learning rate jumps from {:.3g} in step {} to {:.3g} in step {}, because its "
-      "flags or --steps differ from the saved run; --learning-rate and --learning-rate-shape choose others\n",
-      checkpoint.path, there, step, next, step + 1));
+  print_message(
+      "--resume {}: the learning rate jumps from {:.3g} in step {} to {:.3g} in step {}, because its "
+      "flags or --steps differ from the saved run; --learning-rate and --learning-rate-shape choose others",
+      checkpoint.path, there, step, next, step + 1);
 }
 
 /// Flags that are not given keep their values of the saved run.
@@ -142,15 +134,11 @@ void take_rates(TrainOptions& options, const nlohmann::ordered_json& run) {
 
 /// The data continue after the last sample, also with another mini-batch.
 void take_position(Job& job, const Checkpoint& checkpoint) {
-  const auto& progress = checkpoint.manifest.run.at("progress");
-  // Samples and tokens that this run would have read by this step. Older checkpoints tell no numbers, so no shift.
-  const std::int64_t own = job.first_step * job.run.mini_batch();
-  job.sample_shift = progress.value("samples", own) - own;
-  const std::int64_t tokens = own * job.options.data.sequence;
-  job.token_shift = progress.value("tokens", tokens) - tokens;
-  if (job.sample_shift == 0 || !job.options.output.reports) return;
-  messages().write(fmt::format("chimera: --resume {}: continues after {} samples, with mini-batches of {}\n",
-                               checkpoint.path, own + job.sample_shift, job.run.mini_batch()));
+  ResumeOptions& resume = job.options.resume;
+  std::tie(resume.sample_shift, resume.token_shift) = shifts(job.run, job.options.data.sequence, checkpoint.manifest);
+  if (resume.sample_shift == 0 || !job.options.output.reports) return;
+  print_message("--resume {}: continues after {} samples, with mini-batches of {}", checkpoint.path,
+                job.first_step * job.run.mini_batch() + resume.sample_shift, job.run.mini_batch());
 }
 
 /// An asynchronous schedule can start only after a flush.
@@ -180,8 +168,7 @@ void require_own_folder(const TrainOptions& options, std::int64_t first_step) {
 /// Each save replaces the file.
 void require_own_latest(const TrainOptions& options) {
   const std::string path = options.checkpoint.folder + "/" + kLatestName;
-  std::error_code absent;
-  if (options.checkpoint.folder.empty() || !std::filesystem::exists(path, absent)) return;
+  if (options.checkpoint.folder.empty() || !path_exists(path)) return;
   if (!list_steps(options.checkpoint.folder).empty()) return;  // a run's, perhaps damaged
   // The folder has a file with this name but no checkpoint: perhaps another program's.
   const std::string text = read_whole(path);
@@ -219,8 +206,7 @@ void take_retention(Job& job, const nlohmann::ordered_json& run) {
   take("last", options.keeps_last, 1, options.keep.last);
   take("every", options.keeps_every, 0, options.keep.every);
   if (options.folder.empty() || options.keep == usual || !job.options.output.reports) return;
-  messages().write(
-      fmt::format("chimera: --keep {} --keep-every {}, as in the saved run\n", options.keep.last, options.keep.every));
+  print_message("--keep {} --keep-every {}, as in the saved run", options.keep.last, options.keep.every);
 }
 
 LossWatch watch_of(const nlohmann::ordered_json& progress) {
@@ -244,6 +230,21 @@ WeightFiles::Found found_tensor(const ResumedRun& resumed, const std::string& na
 }
 
 }  // namespace
+
+NextStart next_start(const Job& job, std::int64_t failed_step) {
+  const NewestCheckpoint newest = newest_checkpoint(job.options.checkpoint.folder, available_cores());
+  report_rejected(newest);
+  if (newest.checkpoint) {
+    const auto [samples, tokens] = shifts(job.run, job.options.data.sequence, newest.checkpoint->manifest);
+    return {
+        .arguments = {kFailedStepFlag, std::to_string(failed_step), "--resume", newest.checkpoint->path,
+                      fmt::format("{}={}", kSampleShiftFlag, samples), fmt::format("{}={}", kTokenShiftFlag, tokens)},
+        .description =
+            fmt::format("continues from step {} ({})", newest.checkpoint->manifest.step, newest.checkpoint->path)};
+  }
+  return {.arguments = {kFailedStepFlag, std::to_string(failed_step)},
+          .description = fmt::format("no checkpoint yet, starts again after step {}", job.first_step)};
+}
 
 double checkpoint_bytes(const ModelConfig& model, const TrainOptions& options) {
   const Workload workload = workload_of(options);
@@ -272,10 +273,15 @@ void require_space(const ModelConfig& model, const TrainOptions& all, std::int64
   const std::int64_t most = std::min(saves, options.keep.last + 1 - std::min(existing, options.keep.last));
   if (options.every.steps == 0 && most > kManyCheckpoints) return;  // a time between saves says nothing of their number
   if (free >= one * static_cast<double>(most)) return;
-  messages().write(fmt::format(
-      "chimera: --checkpoint {}: {} checkpoints of {} may be kept and written there, and {} are free; give a lower "
-      "--keep, or a larger disk\n",
-      options.folder, most, bytes_text(one), bytes_text(free)));
+  print_message(
+      "--checkpoint {}: {} checkpoints of {} may be kept and written there, and {} are free; give a lower "
+      "--keep, or a larger disk",
+      options.folder, most, bytes_text(one), bytes_text(free));
+}
+
+void take_saved_rates(TrainOptions& options) {
+  const NewestCheckpoint newest = look_up(options, options.resume.from);
+  if (newest.checkpoint) take_rates(options, newest.checkpoint->manifest.run);
 }
 
 void open_checkpoints(Job& job) {

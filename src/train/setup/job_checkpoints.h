@@ -4,11 +4,7 @@
 // prepares the description of the job for the checkpoints that it saves. The folder checkpoint/ has the file formats,
 // and train/recover/checkpointer.h saves during training.
 
-#include <cstdint>
-#include <map>
 #include <nlohmann/json.hpp>
-#include <optional>
-#include <string>
 
 #include "checkpoint/checkpoint_folder.h"
 #include "checkpoint/shard.h"
@@ -23,7 +19,7 @@ namespace chimera {
 /// Returns the additional arguments of a restarted job: it resumes from the newest valid checkpoint in its folder or,
 /// if there is none, starts as the first attempt did. Reports newer checkpoints that are damaged on messages(). The
 /// launcher calls it (LaunchPlan::next_start).
-[[nodiscard]] NextStart next_start(const std::string& folder, std::int64_t first_step, std::int64_t failed_step);
+[[nodiscard]] NextStart next_start(const Job& job, std::int64_t failed_step);
 
 /// An open checkpoint. Each rank reads only its own tensors.
 struct ResumedRun {
@@ -33,7 +29,7 @@ struct ResumedRun {
   LossWatch loss_watch;      ///< Empty if the manifest has none
 };
 
-/// What a job needs for its checkpoints, and for the one that replaces a failed --export.
+/// Input of the checkpoints that a job saves, also in place of a failed --export, and the checkpoint that it resumes.
 struct JobCheckpoints {
   nlohmann::ordered_json record;  ///< Description of the job for the manifest, from run_record()
   /// Text files to add, name -> text: the tokenizer, and config.json if transformers has the model
@@ -46,6 +42,9 @@ struct JobCheckpoints {
 /// model, optimizer or (unless allowed) data differ. Also throws if the job cannot start at that step, or if the
 /// --checkpoint folder has newer checkpoints.
 void open_checkpoints(Job& job);
+
+/// Sets the rates of the saved run of --resume that flags do not give, for a dry run, which opens no data.
+void take_saved_rates(TrainOptions& options);
 
 /// Key in Manifest::run of the saved run's Retention (--keep, --keep-every). A resumed run keeps these values unless
 /// the flags are given.

@@ -9,19 +9,18 @@
 
 #include <algorithm>
 #include <array>
-#include <cstddef>
 #include <fstream>
-#include <span>
 #include <sstream>
-#include <string_view>
 #include <type_traits>
 
 #include "core/json.h"
+#include "core/mapped.h"
 #include "data/data_file.h"
 #include "hugging_face/model_folder.h"
 #include "launch/local/rank.h"
 #include "model_config/config.h"
 #include "model_config/parameters.h"
+#include "schedule/schedule_json.h"
 #include "train/setup/data_tokenizer.h"
 #include "train/setup/device.h"
 #include "train/setup/option_table.h"
@@ -165,14 +164,12 @@ Json data_section(const Corpus& corpus, const DataOptions& data, std::int64_t mi
 Json hyperparameters(const TrainOptions& options) {
   Json numbers = Json::object();
   for (const Option& option : declared_values(options)) {
-    if (option.is_recorded) numbers[option.key()] = option.value;
+    if (option.has(kRecorded)) numbers[option.key()] = option.value;
   }
   return numbers;
 }
 
 Json layout_section(const JobShape& job, const TrainOptions& o) {
-  std::vector<std::int64_t> layers;
-  for (const StageLayers& stage : job.partition) layers.push_back(stage.blocks());
   return {{"schedule", job.run.schedule.name},
           {"stages", job.run.schedule.stages},
           {"pipelines", job.run.schedule.placement.num_replicas()},
@@ -181,7 +178,7 @@ Json layout_section(const JobShape& job, const TrainOptions& o) {
           {"data_parallel", job.run.ranks.data_parallel},
           {"tensor_parallel", job.tensor_parallel},
           {"ranks", job.num_ranks()},
-          {"partition", layers},
+          {"partition", mapped(job.partition, &StageLayers::blocks)},
           {"transport", to_text(o.device.transport)},
           {"device", to_text(o.device.kind)},
           {"shard_optimizer", o.memory.shard_optimizer},
@@ -227,22 +224,20 @@ Fingerprint fingerprint(const Job& job) {
   const auto hash_of = [](const Json& value) { return Hash().add(json_text(value)).value(); };
   // The order decides which difference is named first, so the causes come before their consequences: the program
   // depends on almost every flag.
-  Json ends = Json::array();
-  for (const StageLayers& stage : job.partition) ends.push_back(stage.end_layer);
-  Json left_out = Json::array();
-  for (const LeftOutSteps& steps : job.left_out) left_out.push_back({steps.first, steps.last});
+  const auto left_out =
+      mapped(job.left_out, [](const LeftOutSteps& steps) { return std::pair(steps.first, steps.last); });
   Fingerprint parts = {{"the build", hash_build()},
                        {"the model", hash_model(job)},
                        {"--from", job.from ? hash_folder(*job.from) : 0},
-                       {"--partition", hash_of(ends)},
+                       {"--partition", hash_of(mapped(job.partition, &StageLayers::end_layer))},
                        {"the data", data_hash(*job.data.corpus)},
                        {"--tensor-parallel", hash_of({job.tensor_parallel, job.cuts_tokens})}};
   for (const Option& option : declared_values(o)) {
-    if (option.is_equal) parts.push_back({option.flag, hash_of(option.value)});
+    if (option.has(kEqual)) parts.push_back({option.flag, hash_of(option.value)});
   }
   parts.push_back({"the steps that --spike leaves out", hash_of(left_out)});
   parts.push_back({"--trace, --op-times, --timeline", hash_of(o.output.observes())});
-  parts.push_back({kResumeFlag, hash_of({o.resume.from, job.first_step})});
+  parts.push_back({kResumeFlag, hash_of({o.resume.from, job.first_step, job.order ? to_json(*job.order) : ""})});
   parts.push_back({"the program", hash_programs(job)});
   return parts;
 }

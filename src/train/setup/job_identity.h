@@ -6,10 +6,7 @@
 // it with its own: it rejects another model, accepts other data only if the user allows it, and reports other
 // hyperparameters.
 
-#include <cstdint>
 #include <nlohmann/json.hpp>
-#include <string>
-#include <vector>
 
 #include "train/setup/job.h"
 #include "transport/fingerprint.h"
@@ -36,6 +33,7 @@ struct RunDifferences {
   std::vector<std::string> data;   ///< Data, mini-batch or seed: other samples
   std::vector<std::string> other;  ///< Hyperparameters or versions: other numbers
 };
+/// Compares two results of run_record(): `there` of the checkpoint, `here` of the run that resumes it.
 [[nodiscard]] RunDifferences differences(const nlohmann::ordered_json& there, const nlohmann::ordered_json& here);
 
 }  // namespace chimera

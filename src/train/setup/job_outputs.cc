@@ -4,17 +4,13 @@
 #include <sys/file.h>
 #include <unistd.h>
 
-#include <fmt/format.h>
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <filesystem>
 #include <fstream>
 #include <initializer_list>
-#include <vector>
 
 #include "core/console.h"
-#include "core/error.h"
 #include "core/file_descriptor.h"
 #include "core/files.h"
 #include "core/reject.h"
@@ -48,16 +44,14 @@ void name_flag(const char* flag, const Act& act) {
 
 /// Returns false for files such as /dev/null, which several flags may share.
 bool is_kept(const std::string& path) {
-  std::error_code absent;
   // A file that does not exist yet will be a regular one.
-  return !std::filesystem::exists(path, absent) || std::filesystem::is_regular_file(path, absent);
+  return !path_exists(path) || is_file(path);
 }
 
 bool is_in_folder(const std::string& path, const std::string& folder) {
-  std::error_code absent;
   const std::string parent = std::filesystem::path(path).parent_path().string();
   // The parents are compared as files, not as texts, because links give a folder several names.
-  return std::filesystem::is_directory(folder, absent) && is_same_file(parent.empty() ? "." : parent, folder);
+  return is_folder(folder) && is_same_file(parent.empty() ? "." : parent, folder);
 }
 
 bool has_name_of_data(const std::string& path) {
@@ -71,8 +65,7 @@ void require_no_input(const Output& output, const TrainOptions& options) {
   // An output that replaces an input would destroy it, or read its own output in the next run.
   std::vector<std::string> files = options.output.files_read;
   files.insert(files.end(), {options.model.name, options.schedule.file, options.data.tokenizer, options.model.from});
-  std::error_code absent;
-  const bool exists = std::filesystem::exists(path, absent);
+  const bool exists = path_exists(path);
   for (const std::string& file : files) {
     if (file.empty()) continue;
     if (is_same_file(path, file) || (exists && is_in_folder(path, file))) {
@@ -134,13 +127,13 @@ void require_own_events(const TrainOptions& options, bool resumes) {
   const bool restarts = options.recovery.is_restart || resumes ||
                         (options.resume.is_auto && is_in_folder(options.output.tensorboard, options.checkpoint.folder));
   if (options.output.overwrite || restarts || !has_events(options.output.tensorboard)) return;
-  throw ConfigError(fmt::format("--tensorboard {}: has events of another run; give another folder, or --overwrite",
-                                options.output.tensorboard));
+  reject("--tensorboard {}: has events of another run; give another folder, or --overwrite",
+         options.output.tensorboard);
 }
 
 bool is_in_use(const std::string& path) {
   std::error_code absent;
-  return std::filesystem::is_regular_file(path, absent) && !std::filesystem::is_empty(path, absent);
+  return is_file(path) && !std::filesystem::is_empty(path, absent);
 }
 
 void require_as_written(const Output& output) {
@@ -209,7 +202,7 @@ void require_outputs(const Job& job) {
     require_unlocked_folder(options.checkpoint.folder);
   }
   if (!options.exported.folder.empty() && is_same_file(options.exported.folder, options.model.from)) {
-    throw ConfigError(fmt::format("--export {}: is the folder of --from; give another one", options.exported.folder));
+    reject("--export {}: is the folder of --from; give another one", options.exported.folder);
   }
   for (const Output& output : given) {
     const bool is_metrics = &output.path == &options.output.metrics;
@@ -233,10 +226,7 @@ void write_final_output(bool replaces, const char* flag, const std::string& path
   // Two runs that started together may both have found the file unused. The later one must not destroy hours of work.
   std::string own = path;
   for (int i = 2; !replaces && is_in_use(own); ++i) own = fmt::format("{}.{}", path, i);
-  if (own != path) {
-    messages().write(
-        fmt::format("chimera: {} {}: another run has written it since the start; wrote {}\n", flag, path, own));
-  }
+  if (own != path) print_message("{} {}: another run has written it since the start; wrote {}", flag, path, own);
   write_whole(own, text);
 }
 

@@ -3,8 +3,6 @@
 // Files that a job writes besides checkpoints and the folder of --export: metrics, traces, reports. They are checked
 // before training starts, so that no run fails at its end because a file cannot be written or belongs to another run.
 
-#include <string>
-
 #include "train/setup/job.h"
 
 namespace chimera {
@@ -13,7 +11,9 @@ namespace chimera {
 /// by two flags.
 void require_outputs(const Job& job);
 
-/// Writes an output, with a number in its name if another run has written it since the start. Throws ConfigError.
+/// Writes the output of `flag` to `path`. If the file exists with content and `replaces` (Job::replaces_outputs()) is
+/// false, another run has written it since the start: then adds a number to the name, and reports it on messages().
+/// Throws ConfigError if the file cannot be written.
 void write_final_output(bool replaces, const char* flag, const std::string& path, const std::string& text);
 
 }  // namespace chimera

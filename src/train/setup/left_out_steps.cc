@@ -1,17 +1,14 @@
 #include "train/setup/left_out_steps.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
-#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <system_error>
 
+#include "checkpoint/disk.h"
 #include "checkpoint/manifest.h"
-#include "core/error.h"
-#include "core/files.h"
 #include "core/json.h"
+#include "core/mapped.h"
 #include "core/reject.h"
 
 namespace chimera {
@@ -43,10 +40,7 @@ std::vector<LeftOutSteps> read_left_out(const std::string& folder) {
         fmt::format("{}: {}; it lists the steps that --spike leaves out; remove it to run all steps", path, why));
   };
   try {
-    std::vector<LeftOutSteps> ranges;
-    const auto object = remove_seal(path, text);
-    for (const auto& pair : object.at(kRanges)) ranges.push_back(range_of(pair));
-    return ranges;
+    return mapped(remove_seal(path, text).at(kRanges), range_of);
   } catch (const CheckpointError& error) {
     throw refuse(error.what());
   } catch (const nlohmann::json::exception&) {
@@ -56,9 +50,8 @@ std::vector<LeftOutSteps> read_left_out(const std::string& folder) {
 
 void write_left_out(const std::string& folder, const std::vector<LeftOutSteps>& ranges) {
   // The seal is a hash of the content: a truncated file must not silently train on the steps of a spike.
-  auto pairs = nlohmann::ordered_json::array();
-  for (const LeftOutSteps& range : ranges) pairs.push_back({range.first, range.last});
-  write_whole(path_in(folder), add_seal(nlohmann::ordered_json{{kRanges, pairs}}));
+  const auto pairs = mapped(ranges, [](const LeftOutSteps& range) { return std::pair(range.first, range.last); });
+  replace_file(real_disk(), folder, kLeftOutName, add_seal(nlohmann::ordered_json{{kRanges, pairs}}));
 }
 
 void forget_left_out(const std::string& folder) {

@@ -24,7 +24,7 @@ inline constexpr const char* kLeftOutName = "left-out.json";
 /// Returns the ranges in a checkpoint folder, in order of detection; empty without a file. Throws ConfigError for a
 /// file that write_left_out() has not written.
 [[nodiscard]] std::vector<LeftOutSteps> read_left_out(const std::string& folder);
-/// Writes the file atomically. Throws ConfigError if it cannot be written.
+/// Writes the file atomically, and waits until it is on the disk. Throws CheckpointError if it cannot be written.
 void write_left_out(const std::string& folder, const std::vector<LeftOutSteps>& ranges);
 /// Removes the file, if it exists. Throws ConfigError if it cannot be removed.
 void forget_left_out(const std::string& folder);

@@ -1,19 +1,15 @@
 #include "train/setup/option_table.h"
 
-#include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <optional>
 #include <type_traits>
 #include <utility>
 
 #include "answers/cost_request.h"
-#include "core/error.h"
 #include "core/json.h"
 #include "core/limits.h"
-#include "core/reject.h"
 #include "core/value_text.h"
 #include "hugging_face/config_json.h"
 
@@ -95,16 +91,6 @@ std::string type_of_option(const std::optional<Value>& /*value*/) {
   return type_of_option(Value{});
 }
 
-constexpr unsigned kEqual = 1;     // All ranks must agree
-constexpr unsigned kRecorded = 3;  // Also a hyperparameter in checkpoints
-constexpr unsigned kResolved = 4;  // resolved.toml has it even if it is not given
-
-struct Traits {
-  unsigned marks = 0;
-  double least = 0;  // Range of a number; both ends are valid
-  double most = 0;   // 0: any value of the type
-};
-
 class OptionDeclarations {
  public:
   explicit OptionDeclarations(TrainOptions& options) : o_(options) {}
@@ -125,33 +111,30 @@ class OptionDeclarations {
   void group(const char* heading) { heading_ = heading; }
   /// Adds an option. In `help`, braces stand for the default.
   template <class Value>
-  Option& add(const char* flag, Value& value, const Traits& traits, const std::string& help) {
+  Option& add(const char* flag, Value& value, const OptionTraits& traits, const std::string& help) {
     return add(flag, value, type_of_option(value), traits, help);
   }
   template <class Value>
-  Option& add(const char* flag, Value& value, const std::string& type, const Traits& traits, const std::string& help) {
+  Option& add(const char* flag, Value& value, const std::string& type, const OptionTraits& traits,
+              const std::string& help) {
     // The reference is into the TrainOptions of declare_options(), which outlives the parser of the command line.
     const auto take = [flag, &value](const std::string& text) { parse_option(flag, text, value); };
     return add_parsed(flag, type, take, json_of(value), traits, help);
   }
   Option& add_parsed(const char* flag, std::string type, std::function<void(const std::string&)> take, Json value,
-                     const Traits& traits, const std::string& help) {
+                     const OptionTraits& traits, const std::string& help) {
     Option& option = all_.emplace_back(Option{.heading = heading_,
                                               .flag = flag,
                                               .help = help,
                                               .type = std::move(type),
                                               .take = std::move(take),
                                               .value = std::move(value),
-                                              .least = traits.least,
-                                              .most = traits.most,
-                                              .is_equal = (traits.marks & kEqual) != 0,
-                                              .is_recorded = (traits.marks & kRecorded) == kRecorded,
-                                              .is_resolved = (traits.marks & kResolved) != 0});
+                                              .traits = traits});
     if (help.find("{}") != std::string::npos) option.help = fmt::format(fmt::runtime(help), option.text());
     return option;
   }
   /// Adds an option for a path, which must not be empty.
-  Option& add_path(const char* flag, std::string& path, const char* type, const Traits& traits,
+  Option& add_path(const char* flag, std::string& path, const char* type, const OptionTraits& traits,
                    const std::string& help) {
     const auto take = [flag, type, &path](const std::string& text) {
       if (text.empty()) reject("{}: the name of a {} is missing", flag, type == kFolder ? "folder" : "file");
@@ -159,7 +142,7 @@ class OptionDeclarations {
     };
     return add_parsed(flag, type, take, path, traits, help);
   }
-  Option& add_data(const char* flag, std::string& data, const Traits& traits, const std::string& help) {
+  Option& add_data(const char* flag, std::string& data, const OptionTraits& traits, const std::string& help) {
     Option& option = add(flag, data, "DATA", traits, help);
     option.data = &data;
     return option;
@@ -201,7 +184,8 @@ void OptionDeclarations::data() {
   add("--end-of-document", d.end_of_document,
       {kEqual, d.end_of_document == kNoToken ? -1.0 : 0.0, std::numeric_limits<std::int32_t>::max()},
       "token id between documents: the last token in raw files, the first in llm.c files (default for llm.c: its own)");
-  add("--sequence", d.sequence, {kEqual | kResolved, 1, kMany}, "tokens per sequence (default {})");
+  add("--sequence", d.sequence, {kEqual | kResolved, 1, kMany},
+      "tokens per sequence (default {}, or all positions of the model if it has fewer)");
   add("--micro-batch-size", d.micro_batch_size, {kEqual | kResolved, 1, kMany},
       "sequences per micro-batch (b; default {})");
   add("--steps", o_.updates.steps, {kRecorded | kResolved, 1, kMany}, "number of optimizer steps (default {})");
@@ -244,9 +228,7 @@ void OptionDeclarations::parallel() {
       "of the stage (eager), or eagerly only before idle time (eager-opt) (default {})");
   add("--adapt", s.adapt, {kEqual},
       "what steps adapt to: documents of unequal length with --documents split, whose samples are dealt to "
-      "micro-batches "
-      "and places of even work; all, also slow ranks, whose twins take micro-batches (with --recover twin or reroute); "
-      "or "
+      "micro-batches and places of even work; all, also slow ranks and links, with --recover twin or reroute; or "
       "none (default {})");
   add_parsed(
       "--overlap-pairs", "",
@@ -351,14 +333,15 @@ void OptionDeclarations::checkpoints() {
   RecoveryOptions& r = o_.recovery;
   CheckpointOptions& c = o_.checkpoint;
   const bool saves = !c.folder.empty();
+  const unsigned kept = kEqual | (saves ? kSettled : 0);
   group("Checkpoints");
   add_path("--checkpoint", c.folder, kFolder, {kEqual},
            "save weights, optimizer state and data position here: after every 10 minutes of training, or as "
            "--save-every says, and at the end");
-  add("--keep", c.keep.last, {kEqual, 1, kMany},
+  add("--keep", c.keep.last, {kept, 1, kMany},
       "number of newest checkpoints to keep (default {}, or as in the resumed run)")
       .needs("--checkpoint", saves);
-  add("--keep-every", c.keep.every, {kEqual, 0, kMany},
+  add("--keep-every", c.keep.every, {kept, 0, kMany},
       "also keep the first checkpoint at or after each multiple of this number of steps; 0: none (default {}, or as in "
       "the resumed run)")
       .needs("--checkpoint", saves);
@@ -393,7 +376,7 @@ void OptionDeclarations::checkpoints() {
   add("--on-different-copies", r.different_copies, {kEqual},
       "what to do if the replicas of a stage differ, for example after a bit flip: abort the run; or repair, compare "
       "after every step and overwrite a differing minority (default {})");
-  add_path("--resume", o_.resume.from, kFolder, {},
+  add_path("--resume", o_.resume.from, kFolder, {kSettled},
            "continue a run: a checkpoint; a folder of checkpoints (the newest valid one); auto: from the folder of "
            "--checkpoint, if it has any; or none");
   add("--resume-other-data", o_.resume.other_data, {},
@@ -401,6 +384,8 @@ void OptionDeclarations::checkpoints() {
       .needs("--resume", !o_.resume.from.empty());
   group("");
   add(kFailedStepFlag, r.failed_step, {}, "set by restarts");
+  add(kSampleShiftFlag, o_.resume.sample_shift, {kEqual | kSettled}, "set by --resume");
+  add(kTokenShiftFlag, o_.resume.token_shift, {kEqual | kSettled}, "set by --resume");
   add(kPlannedStepFlag, o_.planned.step_seconds, {}, "in the files of `chimera plan`");
 }
 
@@ -455,6 +440,7 @@ std::string Option::text() const {
 }
 
 void Option::require_in_range() const {
+  const auto& [marks, least, most] = traits;
   if (most == 0 || !value.is_number()) return;
   const auto number = value.get<double>();
   if (number >= least && number <= most) return;

@@ -6,11 +6,7 @@
 // and record of a job (job_identity.h), and resolved.toml (apps/train.cc). Flags that other commands share (shape,
 // sizes of the model, stages to recompute) are in apps/flags.
 
-#include <cstdint>
-#include <functional>
 #include <nlohmann/json.hpp>
-#include <string>
-#include <vector>
 
 #include "train/setup/options.h"
 
@@ -19,8 +15,26 @@ namespace chimera {
 /// Flag for the step (from 1) that failed in the previous attempt.
 inline constexpr const char* kFailedStepFlag = "--failed-step";
 
+/// Flags for ResumeOptions::sample_shift and token_shift.
+inline constexpr const char* kSampleShiftFlag = "--sample-shift";
+inline constexpr const char* kTokenShiftFlag = "--token-shift";
+
 /// Option::type of a list of words, which commas may separate.
 inline constexpr const char* kWords = "TEXT ...";
+
+/// What else has to know of an option.
+enum OptionMark : unsigned {
+  kEqual = 1,     // All ranks must agree
+  kRecorded = 3,  // Checkpoints also have it as a hyperparameter
+  kResolved = 4,  // resolved.toml has it even if it is not given
+  kSettled = 8,   // --resume may set it; replacements of lost ranks, which read no checkpoint, get it
+};
+
+struct OptionTraits {
+  unsigned marks = 0;
+  double least = 0;  // Range of a number; both ends are valid
+  double most = 0;   // 0: any value of the type
+};
 
 /// The declaration of an option, with its value at the time of declare_options().
 struct Option {
@@ -31,17 +45,14 @@ struct Option {
   std::function<void(const std::string&)> take;  // Parses the text. Throws ConfigError
   std::string* data = nullptr;                   // The text itself, if it may be several words of a mixture
   nlohmann::ordered_json value = {};             // Null: not set
-  double least = 0;
-  double most = 0;                // 0: any value of the type
+  OptionTraits traits = {};
   const char* purpose = nullptr;  // Flag without which this one has no effect; null: none
   bool has_effect = true;         // The purpose is given
-  bool is_equal = false;          // All ranks must agree
-  bool is_recorded = false;       // Checkpoints have it as a hyperparameter
-  bool is_resolved = false;       // resolved.toml has it even if it is not given
 
   /// Declares that the option is for `needed`, which is now given or not.
   Option& needs(const char* needed, bool is_given) { return purpose = needed, has_effect = is_given, *this; }
 
+  [[nodiscard]] bool has(OptionMark mark) const { return (traits.marks & mark) == mark; }
   /// Returns the value as the text of the flag.
   [[nodiscard]] std::string text() const;
   /// Throws ConfigError if a number is out of its range.

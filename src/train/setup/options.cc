@@ -2,7 +2,6 @@
 
 #include <array>
 #include <charconv>
-#include <string_view>
 
 #include "core/cgroup.h"
 #include "core/printable.h"

@@ -4,15 +4,8 @@
 // prepare_job.h makes a Job of them.
 
 #include <algorithm>
-#include <cstdint>
-#include <functional>
-#include <memory>
-#include <optional>
-#include <string>
-#include <vector>
 
 #include "checkpoint/checkpoint_folder.h"
-#include "core/choices.h"
 #include "data/token_stream.h"
 #include "engine/optimizer_options.h"
 #include "generate/registry.h"
@@ -57,14 +50,20 @@ struct ResumeOptions {
   bool other_data = false;  ///< Allows other data or another mini-batch
   bool is_checked = false;  ///< The launcher has verified `from`, a single checkpoint
   bool is_auto = false;     ///< `from` was `auto`; open_checkpoints() replaces it by the checkpoint
+  /// How many more samples and tokens the earlier steps of the run have used than as many steps of this job would use:
+  /// not 0 if their mini-batch differs. open_checkpoints() sets them; a rank that replaces a lost one gets them from
+  /// the launcher.
+  std::int64_t sample_shift = 0;
+  std::int64_t token_shift = 0;
 };
 
-/// Throws ConfigError if `sequence` exceeds the model's positions or sliding window, or if a micro-batch fits no
-/// machine.
+/// Throws ConfigError if `sequence` exceeds the model's positions or sliding window, or if a micro-batch is too large
+/// for the memory of any machine.
 void require_fitting_batch(const ModelConfig& model, std::int64_t sequence, std::int64_t micro_batch_size);
 
-/// Sets what is not given of the learning rate: the peak with --from, and the warm-up, 5 % of the steps, at least 4 and
-/// at most 2,000. A resumed run has the values of the saved run instead.
+/// Sets the parts of the learning rate that the user has not given: with --from the peak, and the warm-up, 5 % of the
+/// steps, at least 4 (fewer in a run of a few steps) and at most 2,000. A resumed run has the values of the saved run
+/// instead.
 void choose_usual_rates(struct TrainOptions& options);
 
 /// Throws ConfigError if this machine or its control group has less memory than `bytes`, which `what` (such as
@@ -84,9 +83,7 @@ enum class NonFinite : std::uint8_t {
   Rollback,  ///< Restarts from the newest checkpoint; skips the step if it fails again
 };
 template <>
-inline constexpr auto kNames<NonFinite> = std::to_array<Named<NonFinite>>({{NonFinite::Abort, "abort"},
-                                                                           {NonFinite::Skip, "skip"},
-                                                                           {NonFinite::Rollback, "rollback"}});
+inline constexpr auto kNames<NonFinite> = in_order<NonFinite>("abort", "skip", "rollback");
 
 /// Reaction to the loss of a rank during training.
 enum class Recover : std::uint8_t {
@@ -96,8 +93,7 @@ enum class Recover : std::uint8_t {
   None,
 };
 template <>
-inline constexpr auto kNames<Recover> = std::to_array<Named<Recover>>(
-    {{Recover::Restart, "restart"}, {Recover::Twin, "twin"}, {Recover::Reroute, "reroute"}, {Recover::None, "none"}});
+inline constexpr auto kNames<Recover> = in_order<Recover>("restart", "twin", "reroute", "none");
 
 /// Reaction to replicas of a stage that differ.
 enum class DifferentCopies : std::uint8_t {
@@ -105,8 +101,7 @@ enum class DifferentCopies : std::uint8_t {
   Repair,  ///< The majority's state overwrites the others; without a majority the run ends
 };
 template <>
-inline constexpr auto kNames<DifferentCopies> =
-    std::to_array<Named<DifferentCopies>>({{DifferentCopies::Abort, "abort"}, {DifferentCopies::Repair, "repair"}});
+inline constexpr auto kNames<DifferentCopies> = in_order<DifferentCopies>("abort", "repair");
 
 /// Whether T ranks divide the tokens of hidden states between split layers (model/tensor_parallel.h).
 enum class SequenceParallel : std::uint8_t {
@@ -114,8 +109,7 @@ enum class SequenceParallel : std::uint8_t {
   None,
 };
 template <>
-inline constexpr auto kNames<SequenceParallel> =
-    std::to_array<Named<SequenceParallel>>({{SequenceParallel::Auto, "auto"}, {SequenceParallel::None, "none"}});
+inline constexpr auto kNames<SequenceParallel> = in_order<SequenceParallel>("auto", "none");
 
 /// The flag that a plan's file (`chimera plan --output`) sets to the predicted seconds of a step
 /// (PlannedTimes::step_seconds).
@@ -140,6 +134,7 @@ struct DataOptions {
   Documents documents = Documents::Pack;    // Whether samples attend across documents
   std::int64_t end_of_document = kNoToken;  // Document separator in formats that define none
   std::int64_t sequence = 128;              // Tokens per sample
+  bool usual_sequence = false;              // It is not given: at most all positions of the model
   std::int64_t micro_batch_size = 4;        // Samples
   std::int64_t seed = 1;                    // Also of initial weights and dropout
   std::int64_t validate_every = 0;          // Steps; 0: never
@@ -155,8 +150,7 @@ enum class Adapt : std::uint8_t {
   All,        ///< Also the speeds of ranks
 };
 template <>
-inline constexpr auto kNames<Adapt> =
-    std::to_array<Named<Adapt>>({{Adapt::None, "none"}, {Adapt::Documents, "documents"}, {Adapt::All, "all"}});
+inline constexpr auto kNames<Adapt> = in_order<Adapt>("none", "documents", "all");
 
 /// The schedule of the pipeline, and how it divides the model and the micro-batches.
 struct ScheduleOptions {
@@ -217,13 +211,13 @@ struct UpdateOptions {
 /// What saves memory.
 struct MemoryOptions {
   StageChoice recompute;         // Stages with activation checkpointing
-  StageChoice offload;           // Stages with activations in host memory; its rule is not `attention`
+  StageChoice offload;           // Stages or blocks with activations in host memory
   double gib = 0;                // GiB per worker, for the rule `auto` of the two choices above; 0: not given
-  bool ignores = false;          // Starts even if the predicted peak exceeds the memory
+  bool ignores = false;          // No check of memory: starts even if the predicted peak exceeds it
   bool shard_optimizer = false;  // Shards optimizer state over the replicas of a stage
 };
 
-/// What a run detects, and how it continues.
+/// Failures that a run detects, and how it continues.
 struct RecoveryOptions {
   double hang_seconds = kHangSeconds;  // Time without progress, beyond the longest op; 0: no hang detection
   double rendezvous_seconds = 120;     // Rendezvous timeout if another launcher started the ranks

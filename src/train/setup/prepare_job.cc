@@ -1,10 +1,8 @@
 #include "train/setup/prepare_job.h"
 
 #include <fmt/chrono.h>
-#include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <algorithm>
-#include <chrono>
 #include <filesystem>
 #include <iterator>
 #include <limits>
@@ -15,8 +13,8 @@
 #include "core/cgroup.h"
 #include "core/console.h"
 #include "core/counted.h"
-#include "core/error.h"
 #include "core/limits.h"
+#include "core/mapped.h"
 #include "core/printable.h"
 #include "core/reject.h"
 #include "core/shell_words.h"
@@ -37,7 +35,7 @@
 #include "train/setup/job_export.h"
 #include "train/setup/job_outputs.h"
 #include "train/setup/option_table.h"
-#include "transport/gloo/gloo_transport.h"
+#include "transport/gloo/gloo_options.h"
 
 // From options to a job in three steps, each of which more commands share than the next. resolve_job() needs sizes
 // only; partition_job() cuts the layers into stages, which needs costs; prepare_job() needs this machine and its disk:
@@ -50,7 +48,7 @@ void require_possible(const TrainOptions& options) {
   for (const Option& option : declared_values(options)) option.require_in_range();
   if (!uses_gpu(options)) require_numbers(options, {});  // GPUs: see require_device()
   if (options.numbers.reduction_blocks > 0 && options.numbers.reduction != ReductionOrder::Canonical)
-    throw ConfigError("--reduction-blocks is for --reduction canonical");
+    reject("--reduction-blocks is for --reduction canonical");
   for (const std::string& fault : {find_invalid_option(options.updates.learning_rate, options.updates.steps),
                                    find_invalid_option(options.updates.optimizer)}) {
     if (!fault.empty()) throw ConfigError("--" + fault);
@@ -72,8 +70,8 @@ RunShape shape_of(const TrainOptions& options) {
     return run_shape(request_of(options));
   } catch (const ScheduleError& error) {
     if (options.schedule.given == nullptr) throw;
-    throw ConfigError(fmt::format("{}: {}; `chimera check {}` lists all violations", options.schedule.file,
-                                  error.what(), shell_word(options.schedule.file)));
+    reject("{}: {}; `chimera check {}` lists all violations", options.schedule.file, error.what(),
+           shell_word(options.schedule.file));
   }
 }
 
@@ -122,13 +120,13 @@ double tensor_memory(const TrainOptions& options, std::int64_t ranks) {
 
 std::vector<StageLayers> partition_of(const JobShape& job, const TrainOptions& options) {
   if (request_of(options).schedule.is_unpipelined()) return even_partition(job.model.layers, 1);
-  // Recomputing attention alone adds little time, so such stages are balanced as if nothing were recomputed.
-  const bool attention_only = options.memory.recompute.rule == StageRule::Attention;
+  // Blocks at a level add little time, so such stages are balanced as if nothing were recomputed.
+  const StageChoice& recompute = options.memory.recompute;
   return resolve_partition(options.schedule.partition,
                            {.schedule = job.run.schedule,
                             .model = job.model,
                             .workload = rank_workload(job, options),
-                            .recompute = options.memory.recompute.rule != StageRule::None && !attention_only,
+                            .recompute = recompute.rule != StageRule::None && !recompute.counts_blocks(),
                             .flops_per_byte = flops_per_byte(options),
                             .loads = measured_loads(job, options.schedule.profile.get(), workload_of(options)),
                             .memory = tensor_memory(options, job.num_ranks())});
@@ -143,7 +141,12 @@ Job cut_job(Job job, std::vector<StageLayers> partition) {
   const TrainOptions& options = job.options;
   job.stages = choose_stages(
       {.recompute = options.memory.recompute, .offload = options.memory.offload, .memory_gib = options.memory.gib},
-      job.run.schedule, [&] { return bytes_of_stages(job); });
+      job.run.schedule, job.partition, [job](const std::vector<StageLayers>& cut) mutable {
+        job.partition = cut;
+        return bytes_of_stages(job, job.options);
+      });
+  set_levels(job.partition, job.stages.blocks);
+  set_on_device(job.partition, job.stages.offload_blocks);
   return job;
 }
 
@@ -191,51 +194,8 @@ std::vector<double> least_bytes(const JobShape& job, const StageModel& model) {
   return held;
 }
 
-/// Sums the smallest ranks, because this host's ranks are not known before the rendezvous.
-void require_memory(const Job& job) {
-  if (job.options.memory.ignores) return;
-  constexpr std::int64_t kMostOfACore = 16;
-  if (job.local_ranks() > kMostOfACore * available_cores()) {
-    reject("{} ranks on a machine with {}: more than {} a core; start them on several machines, or give {}",
-           job.local_ranks(), counted(available_cores(), "core"), kMostOfACore, "--no-memory-check");
-  }
-  StageModel bytes = bytes_of_stages(job);
-  const auto& [recompute, offload] = job.stages;
-  if (uses_gpu(job.options)) {
-    bytes.reserved_bytes = 0;
-    const auto tensors = peaks_by_order(job.run.schedule, bytes, recompute, offload);
-    return require_gpu_memory(job.options, job.num_ranks(), tensors);
-  }
-  std::vector<double> held = least_bytes(job, bytes);
-  const std::vector<double> peaks = peaks_by_order(job.run.schedule, bytes, recompute, offload);
-  for (std::size_t rank = 0; rank < held.size(); ++rank) {
-    const GroupWorker place = job.run.ranks.place(RankId(static_cast<std::int64_t>(rank)));
-    held[rank] = std::max(held[rank], peaks[place.worker.index()]);
-  }
-  std::ranges::sort(held);
-  const auto refuse = [](const std::string& why) {
-    throw ConfigError(fmt::format(
-        "DOES NOT FIT: {}; use more --stages on more machines, a smaller --micro-batch-size or --recompute full, or "
-        "--no-memory-check",
-        why));
-  };
-  const double given = job.options.memory.gib * kGiB;
-  if (given > 0 && held.back() > given && !job.options.recovery.outlives_ranks())  // With lost ranks, for copies
-    refuse(fmt::format("a rank needs {} and has {} (--memory)", bytes_text(held.back()), bytes_text(given)));
-  // A lane has one rank of each T, and a save a copy of all weights and optimizer state.
-  const auto here = static_cast<double>(job.local_ranks()) / static_cast<double>(job.num_ranks());
-  double needed = job.options.checkpoint.folder.empty() ? 0 : here * checkpoint_bytes(job.model, job.options);
-  for (std::int64_t i = 0; i < job.local_ranks(); ++i)
-    needed += held[static_cast<std::size_t>(i / job.tensor_parallel)];
-  const double available = available_memory_bytes();
-  if (needed <= available) return;
-  refuse(fmt::format("the {} ranks on this machine need {}, and it (or its control group) has {}", job.local_ranks(),
-                     bytes_text(needed), bytes_text(available)));
-}
-
 std::vector<std::string> parameter_names(const ModelConfig& model) {
-  std::vector<std::string> names;
-  for (const ParameterSpec& parameter : all_parameters(model)) names.push_back(parameter.name);
+  auto names = mapped(all_parameters(model), &ParameterSpec::name);
   std::ranges::sort(names);
   return names;
 }
@@ -246,19 +206,19 @@ std::vector<std::int64_t> given_slices(const TrainOptions& options, std::int64_t
   std::vector<std::int64_t> bounds = {0};
   std::partial_sum(lengths.begin(), lengths.end(), std::back_inserter(bounds));
   if (positive && std::ssize(lengths) == slices && bounds.back() == options.data.sequence) return bounds;
-  throw ConfigError(fmt::format("--slice-lengths {}: must be {} positive numbers that add up to --sequence {}",
-                                fmt::join(lengths, ","), slices, options.data.sequence));
+  reject("--slice-lengths {}: must be {} positive numbers that add up to --sequence {}", fmt::join(lengths, ","),
+         slices, options.data.sequence);
 }
 
 std::vector<std::int64_t> slice_bounds(const JobShape& job, const TrainOptions& options) {
   const std::int64_t slices = job.run.schedule.slices;
   if (slices == 1) {
-    if (!options.schedule.slice_lengths.empty()) throw ConfigError("--slice-lengths is for --slices");
+    if (!options.schedule.slice_lengths.empty()) reject("--slice-lengths is for --slices");
     return {};
   }
   if (slices > options.data.sequence) {
     const std::string source = options.schedule.given == nullptr ? "--slices" : options.schedule.file + ": slices";
-    throw ConfigError(fmt::format("{} {}: a sequence has only {} tokens", source, slices, options.data.sequence));
+    reject("{} {}: a sequence has only {} tokens", source, slices, options.data.sequence);
   }
   if (options.schedule.slice_lengths.size() > 1) return given_slices(options, slices);
   // Later slices attend to more tokens, so slices of equal time become shorter toward the end.
@@ -267,7 +227,7 @@ std::vector<std::int64_t> slice_bounds(const JobShape& job, const TrainOptions& 
 }
 
 void lower_training(Job& job, std::int64_t receives_ahead) {
-  const auto& [recompute, offload] = job.stages;
+  const auto& [recompute, offload, blocks, offload_blocks] = job.stages;
   job.programs.pairs = job.options.schedule.pairs;
   job.programs.sync = job.options.schedule.sync;
   if (job.run.schedule.updates) {
@@ -297,8 +257,7 @@ void require_excluded_matrices(const ModelConfig& model, const std::vector<std::
       return other.find(part) != std::string::npos;
     };
     if (std::ranges::any_of(all_parameters(model), has_part)) continue;
-    throw ConfigError(
-        fmt::format("--muon-exclude {}: is in no name of a matrix of model {}, such as {}", part, model.name, other));
+    reject("--muon-exclude {}: is in no name of a matrix of model {}, such as {}", part, model.name, other);
   }
 }
 
@@ -326,42 +285,38 @@ bool is_text(const TokenView& source) {
 void require_documents(const DataOptions& options, const Corpus& corpus, std::int64_t vocabulary) {
   const std::vector<TokenView>& sources = corpus.split(Split::Train).sources;
   if (options.end_of_document != kNoToken) {
-    if (options.documents == Documents::Pack) throw ConfigError("--end-of-document is for --documents split");
+    if (options.documents == Documents::Pack) reject("--end-of-document is for --documents split");
     const auto has_mark = [](const TokenFile& file) { return file.layout().mark.has_value(); };
     const bool has_effect = std::ranges::any_of(
         sources, [&](const TokenView& source) { return std::ranges::any_of(source.stream().files(), has_mark); });
-    if (!has_effect)
-      throw ConfigError("--end-of-document is for raw and llm.c tokens, and --data has none; leave it out");
+    if (!has_effect) reject("--end-of-document is for raw and llm.c tokens, and --data has none; leave it out");
   }
   if (options.documents == Documents::Pack) return;
-  const auto refuse = [](const std::string& why) { throw ConfigError("--documents split: " + why); };
   bool separates_any = false;
   for (const TokenView& source : sources) {
     const bool separates = source.stream().separates_documents();
     separates_any = separates_any || separates;
     if (separates || is_text(source)) continue;
-    refuse(fmt::format(
-        "{}: no token of the vocabulary is known to separate its documents; {}", source.name(),
-        options.end_of_document == kNoToken
-            ? "give --end-of-document"
-            : fmt::format("--end-of-document {} is not below its size, {}", options.end_of_document, vocabulary)));
+    reject("--documents split: {}: no token of the vocabulary is known to separate its documents; {}", source.name(),
+           options.end_of_document == kNoToken
+               ? "give --end-of-document"
+               : fmt::format("--end-of-document {} is not below its size, {}", options.end_of_document, vocabulary));
   }
   if (!separates_any) {
-    refuse(
-        fmt::format("{}: a text file is one document; use pack, or give a folder of texts, or tokens of "
-                    "`chimera tokenize`",
-                    sources.front().name()));
+    reject(
+        "--documents split: {}: a text file is one document; use pack, or give a folder of texts, or tokens of "
+        "`chimera tokenize`",
+        sources.front().name());
   }
 }
 
 void open_data(Job& job) {
   const TrainOptions& options = job.options;
-  if (options.data.training.empty()) throw ConfigError("--data is missing; give a UTF-8 text file, or one of tokens");
+  if (options.data.training.empty()) reject("--data is missing; give a UTF-8 text file, or one of tokens");
   const DataTokenizer tokenizer(options.data.tokenizer, job.from.get(), job.model);
   job.data.corpus = std::make_shared<Corpus>(open_corpus(corpus_options(options, tokenizer)));
   if (options.output.reports) {
-    for (const std::string& line : job.data.corpus->opened.ignored_files_note)
-      messages().write("chimera: " + line + "\n");
+    for (const std::string& line : job.data.corpus->opened.ignored_files_note) print_message(line);
   }
   require_documents(options.data, *job.data.corpus, job.model.vocabulary);
   SampleOptions samples = tokenizer.sample_options(job.data.corpus->opened.is_plain_text);
@@ -379,12 +334,12 @@ double peak_flops(const TrainOptions& options, const JobShape& job) {
   if (uses_gpu(options)) {
     const GpuPeak peak = gpu_peak(options, job.num_ranks());
     if (peak.flops == 0 && options.output.reports)
-      messages().write(fmt::format("chimera: shows no MFU: the peak of {} is not known\n", peak.what));
+      print_message("shows no MFU: the peak of {} is not known", peak.what);
     return peak.flops;
   }
   const std::string& profile = options.planned.profile;
   if (profile.empty()) return 0;
-  const double peak = matrix_peak(read_machine(profile), options.numbers.dtype, job.num_ranks(),
+  const double peak = matrix_peak(*options.schedule.profile, options.numbers.dtype, job.num_ranks(),
                                   intra_op_threads(options, job.local_ranks()));
   if (peak == 0 && !options.planned.is_planned) {
     reject("--machine {}: has no matrix_flops of {}; `chimera profile` measures them", profile,
@@ -399,7 +354,7 @@ void plan_by_profile(Job& job) {
   PlannedTimes& planned = job.options.planned;
   if (planned.profile.empty() || !planned.is_compared) return;
   try {
-    const MachineProfile machine = read_machine(planned.profile);
+    const MachineProfile& machine = *job.options.schedule.profile;
     Forecast made = forecast(job, machine);
     if (!(planned.step_seconds > 0)) planned.step_seconds = made.step_seconds;
     planned.ops = std::move(made.op_seconds);
@@ -431,6 +386,8 @@ Job resolve_model(const TrainOptions& options) {
     job.model = job.from->model();
     require_no_contradiction(*job.from, options.model.name, options.model.overrides);
   }
+  DataOptions& data = job.options.data;
+  if (data.usual_sequence) data.sequence = std::min(data.sequence, job.model.positions);
   return job;
 }
 
@@ -477,21 +434,22 @@ Job partition_job(Job job) {
   }
 }
 
-StageModel bytes_of_stages(const Job& job) {
-  StageModel model = stage_bytes(job.model, job.partition, job.run.schedule, rank_workload(job, job.options));
+StageModel bytes_of_stages(const JobShape& job, const TrainOptions& options) {
+  StageModel model =
+      stage_bytes(job.model, job.partition, job.run.schedule, rank_workload(job, options), flops_per_byte(options));
   model.costs.slices.bounds = as_fractions(job.slice_bounds);
-  model.costs.buffers.receives_ahead = receives_ahead(job.options);
+  model.costs.buffers.receives_ahead = receives_ahead(options);
   const auto groups = job.run.rank_groups();
   for (std::size_t s = 0; s < model.costs.memory.size() && !job.run.schedule.updates; ++s) {
     double& bytes = model.costs.memory[s].optimizer;
-    if (job.options.memory.shard_optimizer) {
+    if (options.memory.shard_optimizer) {
       bytes *= (job.has_second_shards ? 2.0 : 1.0) / static_cast<double>(groups[s].size());
     } else {
-      bytes += gathered_bytes(job.model, job.partition[s], rank_workload(job, job.options), groups[s].size());
+      bytes += gathered_bytes(job.model, job.partition[s], rank_workload(job, options), groups[s].size());
     }
   }
-  if (job.options.schedule.pairs == Pairs::Together) model.costs.pair = 1;
-  model.reserved_bytes = reserved_of(job.options, job.num_ranks(), memory_of_worker(job.options)).all();
+  if (options.schedule.pairs == Pairs::Together) model.costs.pair = 1;
+  model.reserved_bytes = reserved_of(options, job.num_ranks(), memory_of_worker(options)).all();
   return model;
 }
 
@@ -499,6 +457,49 @@ void lower_programs(Job& job) {
   const std::int64_t ahead = receives_ahead(job.options);
   lower_training(job, ahead);
   if (job.options.data.validate_every > 0) job.programs.validation = validation_program(job.run, ahead);
+}
+
+void require_memory(const Job& job) {
+  if (job.options.memory.ignores) return;
+  constexpr std::int64_t kMostOfACore = 16;
+  if (job.local_ranks() > kMostOfACore * available_cores()) {
+    reject("{} ranks on a machine with {}: more than {} a core; start them on several machines, or give {}",
+           job.local_ranks(), counted(available_cores(), "core"), kMostOfACore, "--no-memory-check");
+  }
+  // The smallest ranks are added, because this host's ranks are not known before the rendezvous.
+  StageModel bytes = bytes_of_stages(job, job.options);
+  const auto& [recompute, offload, blocks, offload_blocks] = job.stages;
+  if (uses_gpu(job.options)) {
+    bytes.reserved_bytes = 0;
+    const auto tensors = peaks_by_order(job.run.schedule, bytes, recompute, offload);
+    return require_gpu_memory(job.options, job.num_ranks(), tensors);
+  }
+  std::vector<double> held = least_bytes(job, bytes);
+  const std::vector<double> peaks = peaks_by_order(job.run.schedule, bytes, recompute, offload);
+  for (std::size_t rank = 0; rank < held.size(); ++rank) {
+    const GroupWorker place = job.run.ranks.place(RankId(static_cast<std::int64_t>(rank)));
+    held[rank] = std::max(held[rank], peaks[place.worker.index()]);
+  }
+  std::ranges::sort(held);
+  const auto refuse = [](const std::string& why) {
+    reject(
+        "DOES NOT FIT: {}; use more --stages on more machines, a smaller --micro-batch-size or --recompute full, or "
+        "--no-memory-check",
+        why);
+  };
+  const double given = job.options.memory.gib * kGiB;
+  if (given > 0 && held.back() > given)
+    refuse(fmt::format("a rank needs {} and has {} (--memory)", bytes_text(held.back()), bytes_text(given)));
+  // A lane has one rank of each T, and a save a copy of all weights and optimizer state.
+  const auto here = static_cast<double>(job.local_ranks()) / static_cast<double>(job.num_ranks());
+  double needed = job.options.checkpoint.folder.empty() ? 0 : here * checkpoint_bytes(job.model, job.options);
+  for (std::int64_t i = 0; i < job.local_ranks(); ++i)
+    needed += held[static_cast<std::size_t>(i / job.tensor_parallel)];
+  const double available = available_memory_bytes();
+  if (needed <= available) return;
+  refuse(fmt::format("the {} on this machine need{} {}, and it (or its control group) has {}",
+                     counted(job.local_ranks(), "rank"), job.local_ranks() == 1 ? "s" : "", bytes_text(needed),
+                     bytes_text(available)));
 }
 
 Job prepare_job(Job shape) {
@@ -512,7 +513,7 @@ Job prepare_job(Job shape) {
   lower_programs(job);
   // Only for its errors: NCCL blocks of too many communicators would not fit on the GPU together, and the job would
   // hang.
-  static_cast<void>(gpu_resources(job));
+  static_cast<void>(gpu_resources(job, job.options));
   open_data(job);
   job.data.prompt = training_prompt(options, job.data.tokenizer, job.model);
   open_checkpoints(job);
@@ -526,7 +527,7 @@ Job prepare_job(Job shape) {
   return job;
 }
 
-std::int64_t descriptors_needed(const Job& job) {
+std::int64_t descriptors_needed(const JobShape& job, const TrainOptions& options) {
   constexpr std::int64_t kOwn = 20;  // Standard streams, launcher channels, open files
   const std::int64_t ranks = job.num_ranks();
   const RankGroups groups = job.rank_groups();
@@ -540,9 +541,9 @@ std::int64_t descriptors_needed(const Job& job) {
     files += memory_files(job, count);
     most = std::max(most, memory_files(job, count));
   }
-  const std::int64_t flights = job.options.flight_folder().empty() ? 0 : 1;  // a file for each rank
-  if (job.options.device.transport == TransportKind::Threads || ranks == 1) return kOwn + files + flights * ranks;
-  return kOwn + flights + std::max(ranks, most + gloo_descriptors(ranks, groups, communicating_pairs(job)));
+  const std::int64_t flights = options.flight_folder().empty() ? 0 : 1;  // a file for each rank
+  if (options.device.transport == TransportKind::Threads || ranks == 1) return kOwn + files + flights * ranks;
+  return kOwn + flights + std::max(ranks, most + gloo_descriptors(ranks, groups, communicating_pairs(job, options)));
 }
 
 }  // namespace chimera

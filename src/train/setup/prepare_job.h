@@ -4,8 +4,6 @@
 // proven free of deadlocks, and whose data, checkpoints and outputs can be used. Runs no tensor op. Everything that can
 // be wrong with the flags of `chimera train` ends here with a ConfigError.
 
-#include <cstdint>
-
 #include "plan/stage_model.h"
 #include "train/setup/job.h"
 
@@ -24,7 +22,11 @@ namespace chimera {
 [[nodiscard]] Job partition_job(Job job);
 
 /// Returns the bytes of each stage on a rank: weights, gradients, optimizer state, activations.
-[[nodiscard]] StageModel bytes_of_stages(const Job& job);
+[[nodiscard]] StageModel bytes_of_stages(const JobShape& job, const TrainOptions& options);
+
+/// Throws ConfigError if the ranks of this machine need more memory than it or --memory has, or are too many for its
+/// cores; never with --no-memory-check.
+void require_memory(const Job& job);
 
 /// Sets the job's programs: the instructions of all workers (passes/lower.h). Throws ScheduleError if one could
 /// deadlock.
@@ -37,6 +39,6 @@ void lower_programs(Job& job);
 
 /// Returns the number of file descriptors that the process with most of them needs: a rank, the process of all thread
 /// ranks, or the launcher.
-[[nodiscard]] std::int64_t descriptors_needed(const Job& job);
+[[nodiscard]] std::int64_t descriptors_needed(const JobShape& job, const TrainOptions& options);
 
 }  // namespace chimera

@@ -4,10 +4,6 @@
 // comparison of replicas, replacement of ranks, validation, checkpoints) need them. RankContext holds them once, and
 // the members borrow it.
 
-#include <ATen/core/Tensor.h>
-#include <memory>
-#include <optional>
-
 #include "engine/canonical.h"
 #include "engine/tensor_ranks.h"
 #include "schedule/rank_layout.h"
@@ -35,8 +31,7 @@ struct RankContext {
         transport(verified ? *verified
                   : lane   ? *lane
                            : connections) {}
-  RankContext(const RankContext&) = delete;
-  RankContext& operator=(const RankContext&) = delete;
+  RankContext& operator=(RankContext&&) = delete;
 
   /// Returns whether another rank that shares this rank's layers counts its losses and whole parameters.
   [[nodiscard]] bool is_copy() const { return tensor && tensor->place().rank > 0; }
@@ -55,11 +50,13 @@ struct RankContext {
   Transport& transport;                           // To the ranks of the lane
 
  private:
-  static std::unique_ptr<RankTensorGroup> tensor_group(const JobShape& job, RankId rank, Transport& connections) {
+  static std::unique_ptr<RankTensorGroup> tensor_group(const Job& job, RankId rank, Transport& connections) {
     const TensorRanks ranks = job.ranks();
     if (ranks.ranks == 1) return nullptr;
     const ParameterGroupId group = ranks.tensor_group(rank, job.run.worker_groups().size());
-    return std::make_unique<RankTensorGroup>(connections, ranks.place(rank), group, job.cuts_tokens);
+    // Canonical sums add in the order of ranks.
+    const bool scatters = uses_gpu(job.options) && !job.canonical;
+    return std::make_unique<RankTensorGroup>(connections, ranks.place(rank), group, job.cuts_tokens, scatters);
   }
 };
 

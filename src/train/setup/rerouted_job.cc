@@ -1,10 +1,16 @@
 #include "train/setup/rerouted_job.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <limits>
+#include <system_error>
+#include <tuple>
 #include <utility>
 
-#include "core/error.h"
+#include "check/check_schedule.h"
+#include "core/clock.h"
+#include "core/console.h"
+#include "core/files.h"
 #include "core/reject.h"
 #include "engine/canonical.h"
 #include "engine/rerouted_run.h"
@@ -12,6 +18,7 @@
 #include "launch/local/recovery.h"
 #include "plan/machine.h"
 #include "plan/worker_memory.h"
+#include "schedule/schedule_json.h"
 #include "train/setup/device.h"
 #include "train/setup/prepare_job.h"
 
@@ -61,6 +68,7 @@ Job rerouted_job(const Job& launched, const RunChange& change) {
   job.lost_ranks = std::ssize(change.lost);
   job.launched_groups = launched.run.rank_groups();
   job.factors = change.factors;
+  job.delays = change.delays;
   if (job.canonical) {
     job.canonical = canonical_reduction(job.run, job.run.micro_batches() / block_size, "--reduction-blocks");
   }
@@ -68,9 +76,51 @@ Job rerouted_job(const Job& launched, const RunChange& change) {
   return job;
 }
 
-bool fits_memory(const Job& job) {
-  return std::ranges::max(peaks_by_order(job.run.schedule, bytes_of_stages(job), job.stages.recompute,
-                                         job.stages.offload)) <= memory_of_rank(job.options, job.num_ranks());
+bool fits_memory(const JobShape& job, const TrainOptions& options) {
+  return std::ranges::max(peaks_by_order(job.run.schedule, bytes_of_stages(job, options), job.stages.recompute,
+                                         job.stages.offload)) <= memory_of_rank(options, job.num_ranks());
+}
+
+void save_order(const std::string& folder, const RunChange& change) {
+  const std::string path = folder + "/" + kOrderName;
+  if (change.schedule) return write_whole(path, to_json(*change.schedule));
+  std::error_code absent;
+  std::filesystem::remove(path, absent);
+}
+
+Job in_chosen_order(Job job) {
+  const std::string path = (std::filesystem::path(job.options.resume.from).parent_path() / kOrderName).string();
+  if (job.first_step == 0 || !std::filesystem::exists(path)) return job;
+  const RunShape& run = job.run;
+  Schedule order;
+  try {
+    order = schedule_from_json(read_whole(path), path);
+    if (const auto violations = check(order); !violations.empty()) reject("{}: {}", path, violations.front().message);
+  } catch (const ConfigError& error) {
+    reject("--resume: {}; the file has the order of ops that the run had chosen; without it, the run goes on with {}",
+           error.what(), run.schedule.name);
+  }
+  const auto layout_of = [](const Schedule& schedule, std::int64_t groups) {
+    return std::tuple(schedule.name, schedule.stages, groups * schedule.micro_batches, schedule.slices,
+                      schedule.micro_batch_scale, groups * std::ssize(schedule.workers), schedule.updates.has_value());
+  };
+  bool fits = layout_of(order, 1) == layout_of(run.schedule, run.ranks.data_parallel) && job.tensor_parallel == 1;
+  job.order = std::make_shared<const Schedule>(std::move(order));
+  try {
+    if (fits) {
+      const Job followed = rerouted_job(job, {.schedule = job.order});
+      fits = followed.run.rank_groups() == run.rank_groups() && fits_memory(followed, followed.options);
+    }
+  } catch (const Error&) {  // For example other blocks of --reduction canonical
+    fits = false;
+  }
+  if (job.options.output.reports) {
+    messages().write(fits ? fmt::format("chimera: --resume: begins with the order of ops in {}\n", path)
+                          : fmt::format("chimera: --resume: {} is of another layout, so the run begins with {}\n", path,
+                                        run.schedule.name));
+  }
+  if (!fits) job.order.reset();
+  return fits && !job.options.recovery.outlives_ranks() ? rerouted_job(job, {.schedule = job.order}) : job;
 }
 
 std::vector<GroupHolder> extra_copies(const JobShape& job) {
@@ -90,7 +140,7 @@ RunChange balanced(const Job& launched, const RunChange& change) {
   // Shards stay with the ranks that the launch gave them to.
   if (launched.options.memory.shard_optimizer) return change;
   const RankLayout& ranks = launched.run.ranks;
-  const StageModel bytes = bytes_of_stages(launched);
+  const StageModel bytes = bytes_of_stages(launched, launched.options);
   const std::vector<double> peaks =
       peaks_by_order(launched.run.schedule, bytes, launched.stages.recompute, launched.stages.offload);
   const double memory = memory_of_rank(launched.options, launched.num_ranks());
@@ -125,7 +175,8 @@ RunChange balanced(const Job& launched, const RunChange& change) {
   result.extra_copies.insert(result.extra_copies.end(), copies.begin(), copies.end());
   try {
     // More groups need more communicators, which may not fit on the GPU any more. Then training goes on without copies.
-    static_cast<void>(gpu_resources(rerouted_job(launched, result)));  // For its errors
+    const Job rerouted = rerouted_job(launched, result);
+    static_cast<void>(gpu_resources(rerouted, rerouted.options));  // For its errors
     return result;
   } catch (const ConfigError&) {
     return without_copies;
@@ -139,7 +190,8 @@ std::optional<std::chrono::milliseconds> spare_patience(const Job& job) {
   for (WorkerId worker(0); worker.value() < job.run.ranks.workers; worker = WorkerId(worker.value() + 1)) {
     const RankId lost = job.run.ranks.rank({GroupId(0), worker});
     try {
-      static_cast<void>(gpu_resources(rerouted_job(job, {.lost = {lost}})));  // For its errors
+      const Job rerouted = rerouted_job(job, {.lost = {lost}});
+      static_cast<void>(gpu_resources(rerouted, rerouted.options));  // For its errors
     } catch (const Error& error) {
       if (must_reroute) reject("--recover reroute: without rank {}, {}", lost.value(), error.what());
       return std::nullopt;
@@ -147,9 +199,7 @@ std::optional<std::chrono::milliseconds> spare_patience(const Job& job) {
   }
   if (must_reroute) return std::chrono::milliseconds(0);
   // 0 would mean that no replacement starts.
-  const auto patience =
-      std::chrono::ceil<std::chrono::milliseconds>(std::chrono::duration<double>(job.options.recovery.spare_seconds));
-  return std::max(patience, std::chrono::milliseconds(1));
+  return std::max(to_milliseconds(job.options.recovery.spare_seconds), std::chrono::milliseconds(1));
 }
 
 }  // namespace chimera

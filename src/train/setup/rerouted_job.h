@@ -5,8 +5,7 @@
 // job with fewer ranks and another schedule (engine/rerouted_run.h): trainer and executor need no special case.
 
 #include <chrono>
-#include <optional>
-#include <vector>
+#include <string>
 
 #include "engine/rerouted_run.h"
 #include "train/setup/job.h"
@@ -24,7 +23,16 @@ namespace chimera {
 [[nodiscard]] Job rerouted_job(const Job& launched, const RunChange& change);
 
 /// Returns whether the workers' activations fit into --memory or their GPUs.
-[[nodiscard]] bool fits_memory(const Job& job);
+[[nodiscard]] bool fits_memory(const JobShape& job, const TrainOptions& options);
+
+/// Writes the schedule of the change to the file kOrderName (job.h) in `folder`, or removes the file if the change has
+/// no schedule. Throws ConfigError if it cannot be written.
+void save_order(const std::string& folder, const RunChange& change);
+/// Completes a job of prepare_job(). If it resumes a checkpoint that has the file kOrderName beside it, sets Job::order
+/// and returns the job with this schedule, made as by rerouted_job(); if a TrainerHandover will take the schedule, only
+/// sets Job::order. Prints a line and ignores the schedule if it is for another layout. Throws ConfigError if the file
+/// has no valid schedule.
+[[nodiscard]] Job in_chosen_order(Job job);
 
 /// Returns the extra copies in a rerouted job: ranks (launched numbers) and parameter groups.
 [[nodiscard]] std::vector<GroupHolder> extra_copies(const JobShape& job);

@@ -3,11 +3,10 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
-#include <string>
-#include <utility>
 
 #include "core/fault_point.h"
 #include "core/invariant.h"
+#include "core/mapped.h"
 #include "engine/make_optimizer.h"
 #include "engine/muon.h"
 #include "engine/sharded_optimizer.h"
@@ -127,8 +126,7 @@ void TrainedModel::make_optimizers() {
   } else if (options.kind == OptimizerKind::Muon) {
     optimizers_[std::nullopt] = make_shared_muon(options, groups_, ranks, self_.rank, self_.transport, tensor);
   } else {
-    std::vector<ParameterGroup*> in_order;
-    for (const auto& [id, group] : groups_) in_order.push_back(group);
+    const auto in_order = mapped(groups_, [](const auto& each) { return each.second; });
     optimizers_[std::nullopt] = make_optimizer(options, in_order, tensor);
   }
 }

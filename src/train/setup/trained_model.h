@@ -6,15 +6,9 @@
 // one per stage. All state is divided into parameter groups (one per stage, then the tied matrix), which is the unit in
 // which ranks sum gradients, compare replicas and send state to a replacement.
 
-#include <ATen/core/Tensor.h>
-
-#include <cstdint>
 #include <map>
-#include <memory>
-#include <optional>
 #include <set>
 #include <string_view>
-#include <vector>
 
 #include "engine/optimizer.h"
 #include "model/parameter_group.h"
@@ -25,7 +19,7 @@ namespace chimera {
 
 /// Which weights a rank has at its start.
 enum class WeightOrigin : std::uint8_t {
-  Own,          ///< Initial weights, or those of the checkpoint that the job resumes
+  Own,          ///< Initial weights, or the weights of the checkpoint that the job resumes
   Replacement,  ///< None yet: this rank replaces a lost one, and receives its state from another rank
 };
 

@@ -28,7 +28,8 @@ namespace chimera {
                                           const std::vector<std::int64_t>& counts);
 
 /// All-reduce or reduce-scatter in the order of GradientSum::order (SliceExchange), one at a time per group. The
-/// group's thread adds the tensors. The constructor starts it without blocking. Throws Gloo's errors.
+/// group's thread adds the tensors. The constructor starts it without blocking, and wait() waits for its end; both
+/// throw Gloo's errors.
 class GlooOrderedSum {
  public:
   GlooOrderedSum(const GlooGroup& group, const GradientSum& sum, std::chrono::milliseconds timeout);

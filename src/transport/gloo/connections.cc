@@ -18,6 +18,7 @@
 
 #include "core/error.h"
 #include "core/fault_point.h"
+#include "core/mapped.h"
 #include "core/signals.h"
 #include "rendezvous/address.h"
 
@@ -171,31 +172,30 @@ std::vector<std::vector<bool>> GlooConnections::mapped_members() {
 // member. It then tells all ranks its host. A mapping that contradicts the hosts, as in containers that share some
 // namespaces, makes all members give up shared memory for that group, since they must choose the same kind of sum.
 void GlooConnections::find_shared_memory() {
-  const auto mapped = mapped_members();
+  const auto are_mapped = mapped_members();
   const auto count = static_cast<std::int64_t>(options_.groups.size());
   const at::Tensor own = at::full({count}, -1, at::kLong);
-  for (std::size_t g = 0; g < mapped.size(); ++g) {
-    const auto first = std::ranges::find(mapped[g], true);
-    if (first == mapped[g].end()) continue;
-    own.data_ptr<std::int64_t>()[g] = options_.groups[g][static_cast<std::size_t>(first - mapped[g].begin())].value();
+  for (std::size_t g = 0; g < are_mapped.size(); ++g) {
+    const auto first = std::ranges::find(are_mapped[g], true);
+    if (first == are_mapped[g].end()) continue;
+    own.data_ptr<std::int64_t>()[g] =
+        options_.groups[g][static_cast<std::size_t>(first - are_mapped[g].begin())].value();
   }
   const at::Tensor all = tree_.gather(own, options_.start_up_timeout);  // [rank][group]: host
   const auto host_of = [&](RankId rank, std::size_t g) {
     return RankId(all[rank.value()].const_data_ptr<std::int64_t>()[g]);
   };
   std::vector<double> unclear(options_.groups.size(), 0);  // [group]: nonzero if a mapping contradicts the hosts
-  for (std::size_t g = 0; g < mapped.size(); ++g) {
-    for (std::size_t m = 0; m < mapped[g].size(); ++m) {
+  for (std::size_t g = 0; g < are_mapped.size(); ++g) {
+    for (std::size_t m = 0; m < are_mapped[g].size(); ++m) {
       const bool is_near = host_of(options_.groups[g][m], g) == host_of(RankId(options_.rank), g);
-      if (mapped[g][m] != is_near) unclear[g] = 1;
+      if (are_mapped[g][m] != is_near) unclear[g] = 1;
     }
   }
   tree_.sum(unclear, options_.start_up_timeout);
-  for (std::size_t g = 0; g < mapped.size(); ++g) {
-    if (mapped[g].empty() || unclear[g] > 0) continue;
-    std::vector<RankId> hosts;
-    for (const RankId member : options_.groups[g]) hosts.push_back(host_of(member, g));
-    connect_sums(g, hosts);
+  for (std::size_t g = 0; g < are_mapped.size(); ++g) {
+    if (are_mapped[g].empty() || unclear[g] > 0) continue;
+    connect_sums(g, mapped<RankId>(options_.groups[g], [&](RankId member) { return host_of(member, g); }));
   }
 }
 

@@ -29,7 +29,7 @@ void drop_connect_log();
 /// Returns the index of `rank` in the process groups of `rank` and `other`: the lower rank has index 0.
 [[nodiscard]] constexpr int index_in_pair(int rank, int other) { return rank < other ? 0 : 1; }
 
-/// All connections of one rank. GlooTransport owns it.
+/// All connections of one rank, for its own thread. GlooTransport owns it.
 class GlooConnections {
  public:
   /// Throws TransportError if the store cannot be opened.
@@ -38,7 +38,7 @@ class GlooConnections {
   /// Connects with the other ranks and compares fingerprints; returns once all ranks have done so. Throws the errors of
   /// Gloo and require_equal(). Tests inject faults (core/fault_point.h) at rendezvous and connected.
   void join();
-  /// Waits up to three seconds for all ranks to leave; false if they did not.
+  /// Waits up to three seconds until all ranks have called it; returns false if they have not.
   [[nodiscard]] bool leave_together() noexcept;
   /// Leaves everything open, since Gloo cannot be stopped with pending operations.
   void abandon() noexcept;

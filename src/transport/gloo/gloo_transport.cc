@@ -131,8 +131,10 @@ class GlooReceive final : public Pending {
   at::Tensor wait() override {
     const at::Tensor buffer = arrival_.wait();
     const RankId to(self_.rank());
-    return self_.guarded([] { return std::string(); }, [&] { return open_message(buffer, spec_, tag_, from_, to); });
+    return self_.guarded([] { return std::string(); },
+                         [&] { return open_message(buffer, spec_, tag_, from_, to, &sent_); });
   }
+  [[nodiscard]] double sent() const override { return sent_; }
 
  private:
   GlooRank& self_;
@@ -140,6 +142,7 @@ class GlooReceive final : public Pending {
   GlooPending arrival_;
   TensorSpec spec_;
   MessageTag tag_;
+  double sent_ = 0;
 };
 
 /// A SharedSum or GlooOrderedSum. Their errors do not name the operation.
@@ -241,8 +244,7 @@ class GlooTransport final : public Transport {
                                                               std::move(sum), self_.options().timeout);
       }
       if (sum.order == nullptr && !sum.scatters()) {
-        c10d::AllreduceOptions options;
-        options.timeout = self_.options().timeout;
+        const auto options = with_timeout<c10d::AllreduceOptions>(self_.options().timeout);
         std::vector<at::Tensor> tensors{gradients};
         return std::make_unique<GlooPending>(self_, operation, Works{members->allreduce(tensors, options)}, gradients,
                                              /*is_collective=*/true);

@@ -23,6 +23,23 @@ namespace chimera {
 using GlooGroup = c10::intrusive_ptr<c10d::ProcessGroupGloo>;
 using Works = std::vector<c10::intrusive_ptr<c10d::Work>>;
 
+/// Returns c10d's options of an operation with this limit.
+template <class Options>
+[[nodiscard]] Options with_timeout(std::chrono::milliseconds timeout) {
+  Options options;
+  options.timeout = timeout;
+  return options;
+}
+
+/// Starts an all-gather of tensors with the sizes of `own`; `all` gets the tensor of each member.
+inline c10::intrusive_ptr<c10d::Work> start_gather(c10d::Backend& group, const at::Tensor& own,
+                                                   std::chrono::milliseconds timeout, std::vector<at::Tensor>& all) {
+  std::vector<at::Tensor> mine{own};
+  for (int member = 0; member < group.getSize(); ++member) all.push_back(at::empty_like(own));
+  std::vector<std::vector<at::Tensor>> gathered{all};
+  return group.allgather(gathered, mine, with_timeout<c10d::AllgatherOptions>(timeout));
+}
+
 /// Waits for a send or receive. Throws Gloo's errors, also if `breaker` (may be null) aborts the operation.
 inline void wait_for(c10d::Work& work, std::chrono::milliseconds timeout, ConnectionBreaker* breaker = nullptr) {
   const ConnectionBreaker::AbortScope wait(breaker, [&work] { work.abort(); });

@@ -74,15 +74,12 @@ void OpSum::make_slots(std::size_t bytes, std::chrono::milliseconds timeout) {
   turn_ = 0;
   auto own = std::make_unique<Slots>(kFirstSlot + 2 * slot_bytes_);
   const SharedAddress address = own->memory.address();
-  std::vector<at::Tensor> mine{at::tensor({address.process, address.descriptor, address.file}, at::kLong)};
-  std::vector<std::vector<at::Tensor>> all(1);
-  for (int member = 0; member < members_->getSize(); ++member) all.front().push_back(at::empty_like(mine.front()));
-  c10d::AllgatherOptions options;
-  options.timeout = timeout;
-  wait_for_collective(*members_->allgather(all, mine, options), timeout, breaker_.get());
+  const at::Tensor mine = at::tensor({address.process, address.descriptor, address.file}, at::kLong);
+  std::vector<at::Tensor> all;
+  wait_for_collective(*start_gather(*members_, mine, timeout, all), timeout, breaker_.get());
   std::vector<std::unique_ptr<Slots>> slots;
   for (int member = 0; member < members_->getSize(); ++member) {
-    const auto* word = all.front()[static_cast<std::size_t>(member)].const_data_ptr<std::int64_t>();
+    const auto* word = all[static_cast<std::size_t>(member)].const_data_ptr<std::int64_t>();
     slots.push_back(member == members_->getRank() ? std::move(own)
                                                   : std::make_unique<Slots>(SharedAddress{word[0], word[1], word[2]}));
     slots.back()->process = word[0];

@@ -22,13 +22,13 @@
 
 namespace chimera {
 
-/// Sums of the members of a group, who are on one host and call add() with equal sizes in one order.
+/// Sums of the members of a group, which are on one host, and call add() and exchange() with equal sizes in the same
+/// order. For the rank's own thread.
 class OpSum {
  public:
   /// `breaker` may be null; it ends waits.
   OpSum(GlooGroup members, std::shared_ptr<ConnectionBreaker> breaker);
-  OpSum(const OpSum&) = delete;
-  OpSum& operator=(const OpSum&) = delete;
+  OpSum& operator=(OpSum&&) = delete;
   /// Peers that wait for this rank then throw.
   ~OpSum();
 

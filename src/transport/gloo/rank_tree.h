@@ -29,7 +29,7 @@ class RankTree {
   /// Connects this rank with its parent and its children. Call it before the other functions.
   void connect(int rank, int world_size, const Connect& connect);
 
-  /// Returns all ranks' tensors (same size and type), [rank, ...].
+  /// Returns all ranks' tensors (same size and type), [rank, ...], on every rank.
   [[nodiscard]] at::Tensor gather(const at::Tensor& mine, std::chrono::milliseconds timeout) const;
   /// Sums in ascending order of ranks; all ranks get the same bits.
   void sum(std::span<double> values, std::chrono::milliseconds timeout) const;

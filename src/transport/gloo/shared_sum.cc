@@ -85,21 +85,14 @@ struct SharedSum::State : std::enable_shared_from_this<State> {
   /// deposited.
   void announce() {
     const auto size = (1 + most_parts) * kWords;
-    std::vector<at::Tensor> mine{at::zeros({size}, at::kLong)};
-    auto* words = mine.front().data_ptr<std::int64_t>();
+    const at::Tensor mine = at::zeros({size}, at::kLong);
+    auto* words = mine.data_ptr<std::int64_t>();
     for (const Shared& tensor : own) {
       const SharedAddress address = tensor.address();
       // Members may have different numbers of parts, but an all-gather needs equal sizes: unused words stay 0.
       std::memcpy(std::exchange(words, words + kWords), &address, sizeof address);
     }
-    std::vector<std::vector<at::Tensor>> all(1);
-    for (int member = 0; member < groups.host->getSize(); ++member) {
-      all.front().push_back(at::empty_like(mine.front()));
-    }
-    addresses = all.front();
-    c10d::AllgatherOptions options;
-    options.timeout = timeout;
-    gather = groups.host->allgather(all, mine, options);
+    gather = start_gather(*groups.host, mine, timeout, addresses);
   }
 
   [[nodiscard]] at::Tensor tensor(std::size_t member, std::size_t index) const {
@@ -118,7 +111,7 @@ struct SharedSum::State : std::enable_shared_from_this<State> {
     try {
       const c10::ParallelGuard one_thread(true);
       const at::NoGradGuard no_grad;
-      set_fault_rank(fault_rank_of_owner);
+      fault_rank() = fault_rank_of_owner;
       if (step()) return;  // another step follows
     } catch (...) {
       failure = std::current_exception();
@@ -144,19 +137,13 @@ struct SharedSum::State : std::enable_shared_from_this<State> {
   void start_failure_sum() noexcept {
     try {
       std::vector<at::Tensor> sum{failures};
-      added = groups.host->allreduce(sum, all_reduce_options());
+      added = groups.host->allreduce(sum, with_timeout<c10d::AllreduceOptions>(timeout));
       added->getFuture()->addCallback(
           [self = shared_from_this()](c10::ivalue::Future& sums) { self->sum_end.end(!sums.hasError()); });
     } catch (...) {
       failure = std::current_exception();
       sum_end.end(false);
     }
-  }
-
-  [[nodiscard]] c10d::AllreduceOptions all_reduce_options() const {
-    c10d::AllreduceOptions options;
-    options.timeout = timeout;
-    return options;
   }
 
   struct Range {
@@ -238,7 +225,7 @@ struct SharedSum::State : std::enable_shared_from_this<State> {
   void start_adding_hosts(Slice slice) {
     if (!counts.empty()) return start_scattering(slice);
     std::vector<at::Tensor> sum{slice.ranges.front().of(slice.sums.front())};
-    hosts_added = groups.counterparts->allreduce(sum, all_reduce_options());
+    hosts_added = groups.counterparts->allreduce(sum, with_timeout<c10d::AllreduceOptions>(timeout));
     after_hosts([this, slice = std::move(slice)] {
       slice.for_each_chunk([&](std::int64_t first, std::int64_t count) {
         write_to_members(slice.sums.front().narrow(0, first, count), slice, first, count);
@@ -258,9 +245,8 @@ struct SharedSum::State : std::enable_shared_from_this<State> {
     std::vector<std::int64_t> received(slice.ranges.size(), kept.size());
     at::Tensor outgoing = at::cat(pieces);
     at::Tensor arrived = at::empty({std::ssize(received) * kept.size()}, outgoing.options());
-    c10d::AllToAllOptions options;
-    options.timeout = timeout;
-    hosts_added = groups.counterparts->alltoall_base(arrived, outgoing, received, sent, options);
+    hosts_added = groups.counterparts->alltoall_base(arrived, outgoing, received, sent,
+                                                     with_timeout<c10d::AllToAllOptions>(timeout));
     after_hosts([this, outgoing, arrived, target = kept.of(slice.sums[own_place()])] {
       if (target.numel() == 0) return;
       const std::vector<at::Tensor> sums = arrived.chunk(groups.counterparts->getSize());

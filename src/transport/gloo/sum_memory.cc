@@ -24,12 +24,9 @@ std::shared_ptr<std::byte> MappedPeers::at(const SharedAddress& address) {
   last_use = ++uses_;
   std::shared_ptr<std::byte> byte(memory, memory->data() + address.offset);
   // An evicted file stays mapped while someone holds a pointer into it.
-  if (mapped_.size() > most_files_) evict_oldest();
+  const auto use_of = [](const auto& entry) { return entry.second.last_use; };
+  if (mapped_.size() > most_files_) mapped_.erase(std::ranges::min_element(mapped_, {}, use_of));
   return byte;
-}
-
-void MappedPeers::evict_oldest() {
-  mapped_.erase(std::ranges::min_element(mapped_, {}, [](const auto& entry) { return entry.second.last_use; }));
 }
 
 // Sizes are powers of two, so that tensors of similar sizes share files.

@@ -30,7 +30,6 @@ class MappedPeers {
     std::shared_ptr<SharedMemory> memory;
     std::uint64_t last_use = 0;
   };
-  void evict_oldest();
 
   std::size_t most_files_;
   std::mutex mutex_;

@@ -191,11 +191,16 @@ CommunicatorCount communicators_of_a_rank(const CommunicatorPlan& plan) {
   for (int rank = 0; rank < plan.world_size; ++rank) {
     const auto pairs = std::ranges::count_if(
         plan.pairs, [&](const RankPair& pair) { return pair.first == rank || pair.second == rank; });
-    const auto groups = std::ranges::count_if(plan.groups, [&](const std::vector<RankId>& members) {
-      return members.size() > 1 && std::ranges::count(members, RankId(rank)) > 0;
-    });
+    int groups = 0;
+    int ops = 0;
+    for (std::size_t g = 0; g < plan.groups.size(); ++g) {
+      if (plan.groups[g].size() < 2 || std::ranges::count(plan.groups[g], RankId(rank)) == 0) continue;
+      ++groups;
+      if (g >= plan.first_op_group) ++ops;
+    }
     most.of_pairs = std::max(most.of_pairs, 2 * static_cast<int>(pairs));
-    most.of_groups = std::max(most.of_groups, static_cast<int>(groups));
+    most.of_groups = std::max(most.of_groups, groups);
+    most.of_ops = std::max(most.of_ops, ops);
   }
   return most;
 }
@@ -207,11 +212,19 @@ BlockLimits block_limits(const CommunicatorPlan& plan, int multiprocessors) {
   if (plan.has_early_sums) limits.group = kBlocksOfEarlySums;
   const CommunicatorCount most = communicators_of_a_rank(plan);
   require_few(most, multiprocessors);
-  const int room = multiprocessors / 2 - limits.everyone;
+  int room = multiprocessors / 2 - limits.everyone;
+  const int others = most.of_groups - most.of_ops;
+  // An op's sum is on the critical path, so it gets half of the room if the others need no more than the rest.
+  if (most.of_ops > 0) {
+    limits.op = std::min(limits.op, static_cast<int>(std::bit_floor(static_cast<unsigned>(room / 2 / most.of_ops))));
+    while (limits.op > 1 && room - limits.op * most.of_ops < most.of_pairs + others) limits.op /= 2;
+    limits.op = std::max(limits.op, 1);
+    room -= limits.op * most.of_ops;
+  }
   const auto left_for_a_group = [&](int of_a_pair) {
     const int left = std::max(room - most.of_pairs * of_a_pair, 0);
-    if (most.of_groups == 0) return left > 0 ? limits.group : 0;
-    return static_cast<int>(std::bit_floor(static_cast<unsigned>(left / most.of_groups)));
+    if (others == 0) return left > 0 ? limits.group : 0;
+    return static_cast<int>(std::bit_floor(static_cast<unsigned>(left / others)));
   };
   // Example: 132 multiprocessors leave a room of 65; a rank with 8 channels and 2 groups keeps 2 blocks per channel, so
   // that 49 are left, and each group gets the largest power of two in 24, which is 16.
@@ -237,7 +250,7 @@ Communicators make_communicators(const CommunicatorPlan& plan, const BlockLimits
     to.process_groups[g] = make({.name = fmt::format("group{}", g),
                                  .member = static_cast<int>(place - members.begin()),
                                  .size = static_cast<int>(members.size()),
-                                 .blocks = limits.group});
+                                 .blocks = g < plan.first_op_group ? limits.group : limits.op});
   }
   for (const auto& [low, high] : plan.pairs) {
     if (plan.rank != low && plan.rank != high) continue;

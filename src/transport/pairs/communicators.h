@@ -8,6 +8,7 @@
 #include <ATen/core/Tensor.h>
 #include <chrono>
 #include <functional>
+#include <limits>
 #include <map>
 #include <memory>
 #include <string>
@@ -51,10 +52,9 @@ using VariableList = std::vector<std::pair<std::string, std::string>>;
 [[nodiscard]] VariableList nccl_variables(const RendezvousPoint& rendezvous, bool outlives_peers = false);
 
 /// Returns the variables for CUDA graphs, to be set before cuda_variables().
-/// - They switch off NCCL's graph mixing, with which launches of graphs with several communicators can deadlock.
-/// Without
-///   it, an operation outside of a graph must not be launched before the graphs with its communicator have completed,
-///   so each step first waits for its graph.
+/// - They switch off NCCL's graph mixing, with which launches of graphs with several communicators can deadlock. An
+///   operation outside of a graph must then not be launched before the graphs with its communicator have completed, so
+///   each step first waits for its graph.
 /// - They switch off the registration of captured buffers. It would exchange data between hosts during the capture
 ///   (nvls.cc, ncclShmemAllgather), and other processes cannot map memory of cudaMalloc (p2p.cc, ipcRegisterBuffer).
 /// - They let PyTorch's allocator reuse, within a capture, blocks that several streams have used
@@ -121,14 +121,17 @@ struct CommunicatorPlan {
   RankGroups groups = {};
   std::vector<RankPair> pairs = {};  ///< ascending
   bool has_early_sums = false;       ///< whether all-reduces of gradients start while ops still run
+  /// Groups from this one on sum inside ops (tensor parallelism).
+  std::size_t first_op_group = std::numeric_limits<std::size_t>::max();
   /// Communicators::on_group_connected; also called after each group is created.
   std::function<void()> on_group_connected = {};
 };
 
-/// Numbers of communicators of a rank, each the maximum over all ranks.
+/// Numbers of communicators that a rank needs, each the maximum over all ranks.
 struct CommunicatorCount {
-  int of_pairs = 0;  ///< one per direction
-  int of_groups = 0;
+  int of_pairs = 0;                                                   ///< one per direction
+  int of_groups = 0;                                                  ///< includes `of_ops`
+  int of_ops = 0;                                                     ///< of groups that sum inside ops
   [[nodiscard]] int all() const { return of_pairs + of_groups + 1; }  ///< includes the communicator of all ranks
 };
 
@@ -148,9 +151,10 @@ struct BlockLimits {
   int everyone = 1;  ///< communicator of all ranks, whose sums are small
   int group = 16;    ///< communicator of a parameter group
   int pair = 2;      ///< communicator of one direction between two ranks
-  /// Multiprocessors that a rank's communicators occupy at most.
+  int op = 32;       ///< communicator of a group that sums inside ops, which wait for it
+  /// Returns the maximum number of multiprocessors that a rank's communicators occupy at once.
   [[nodiscard]] int held(const CommunicatorCount& count) const {
-    return everyone + group * count.of_groups + pair * count.of_pairs;
+    return everyone + group * (count.of_groups - count.of_ops) + op * count.of_ops + pair * count.of_pairs;
   }
 };
 
@@ -175,7 +179,7 @@ using MakeGroup = std::function<Communicators::Group(const NewCommunicator&)>;
 [[nodiscard]] Communicators make_communicators(const CommunicatorPlan& plan, const BlockLimits& limits,
                                                const MakeGroup& make_group);
 
-/// Returns the groups in the order of make_communicators().
+/// Returns the groups of a rank in the order of make_communicators(), without null pointers.
 [[nodiscard]] std::vector<Communicators::Group> all_groups(const Communicators& of);
 
 /// Aborts all groups at the same time, each on a thread of its own. Ignores exceptions. If they were aborted one after

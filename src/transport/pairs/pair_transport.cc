@@ -180,8 +180,7 @@ class Carveout {
     without_warnings(prefer_cublaslt);
     if (!before_) set(multiprocessors);
   }
-  Carveout(const Carveout&) = delete;
-  Carveout& operator=(const Carveout&) = delete;
+  Carveout& operator=(Carveout&&) = delete;
   ~Carveout() {
     if (!before_) set(std::nullopt);
   }
@@ -215,8 +214,7 @@ class PairTransport final : public Transport {
     if (to_.device.is_cpu() || to_.sums_in_order || to_.message_blocks == 0) return;
     carveout_.emplace(to_.message_blocks, to_.prefer_cublaslt);
   }
-  PairTransport(const PairTransport&) = delete;
-  PairTransport& operator=(const PairTransport&) = delete;
+  PairTransport& operator=(PairTransport&&) = delete;
 
   /// NCCL connects two members at their first transfer, which blocks both. Done in the middle of a program, two ranks
   /// could each wait for another one.
@@ -273,6 +271,11 @@ class PairTransport final : public Transport {
         return std::make_unique<PendingWorks>(operation, Works{starts_([&] { return group->allreduce(tensors); })},
                                               sum.gradients);
       }
+      if (are_equal(sum.gradients, sum.counts)) {
+        at::Tensor own = own_part(sum.gradients, *group);
+        return std::make_unique<PendingWorks>(
+            operation, Works{starts_([&] { return group->_reduce_scatter_base(own, sum.gradients); })}, sum.gradients);
+      }
       Works reductions = for_each_part(sum.gradients, sum.counts, [&](int owner, std::vector<at::Tensor>& part) {
         c10d::ReduceOptions options;
         options.rootRank = owner;
@@ -288,6 +291,11 @@ class PairTransport final : public Transport {
     if (!group) return std::make_unique<Completed>(std::move(buffer));
     const std::string operation = fmt::format("rank {}: all-gather of stage {}", to_.rank, id.value());
     return guarded(operation, [&] {
+      if (are_equal(buffer, counts)) {
+        at::Tensor own = own_part(buffer, *group);
+        return std::make_unique<PendingWorks>(
+            operation, Works{starts_([&] { return group->_allgather_base(buffer, own); })}, buffer);
+      }
       Works broadcasts = for_each_part(buffer, counts, [&](int owner, std::vector<at::Tensor>& part) {
         c10d::BroadcastOptions options;
         options.rootRank = owner;
@@ -370,8 +378,14 @@ class PairTransport final : public Transport {
  private:
   static constexpr int kTag = 0;  // NCCL has no tags
 
-  /// Starts one operation per owner of elements: a reduce-scatter is a reduction to each, an all-gather a broadcast
-  /// from each. c10d's own collectives need equal parts, or copy the buffer.
+  /// NCCL's own reduce-scatter and all-gather, both in place, need equal parts.
+  static bool are_equal(const at::Tensor& buffer, const std::vector<std::int64_t>& counts) {
+    return std::ranges::all_of(counts, [&](std::int64_t each) { return each * std::ssize(counts) == buffer.numel(); });
+  }
+  static at::Tensor own_part(const at::Tensor& buffer, const c10d::Backend& group) {
+    return buffer.chunk(group.getSize())[static_cast<std::size_t>(group.getRank())];
+  }
+  /// For unequal parts, starts one operation per owner of elements: a reduction to each, or a broadcast from each.
   template <class Start>
   static Works for_each_part(const at::Tensor& buffer, const std::vector<std::int64_t>& counts, const Start& start) {
     Works works;

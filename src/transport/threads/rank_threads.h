@@ -34,8 +34,7 @@ class RankThreads {
 
   /// Throws Error if the system refuses a thread.
   explicit RankThreads(int ranks);
-  RankThreads(const RankThreads&) = delete;
-  RankThreads& operator=(const RankThreads&) = delete;
+  RankThreads& operator=(RankThreads&&) = delete;
   ~RankThreads();
 
   /// Calls body(0) .. body(ranks - 1), each on its thread, and returns when all have ended. `ranks` is at most the
@@ -72,7 +71,7 @@ class RankThreads {
 [[nodiscard]] std::optional<RankFailure> try_rank_threads(int ranks, const RankGroups& groups,
                                                           const std::function<void(RankId, Transport&)>& body);
 
-/// Does the same as try_rank_threads(), but throws the rank's exception.
+/// Does the same as try_rank_threads(), but throws the exception of the failed rank.
 void run_rank_threads(int ranks, const RankGroups& groups, const std::function<void(RankId, Transport&)>& body);
 
 }  // namespace chimera

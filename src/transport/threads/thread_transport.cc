@@ -16,6 +16,7 @@
 
 #include "core/error.h"
 #include "core/invariant.h"
+#include "core/mapped.h"
 #include "transport/groups.h"
 #include "transport/ordered_sum.h"
 #include "transport/stream.h"
@@ -114,9 +115,8 @@ struct Addend {
 /// Adds in the order of members, or in the given order. The first member's buffer holds the sum without an order.
 at::Tensor sum_of(std::vector<Addend>& addends) {
   if (const SumOrder* order = addends.front().sum.order; order != nullptr) {
-    std::vector<std::vector<at::Tensor>> parts;
-    for (Addend& addend : addends) parts.push_back(std::move(addend.sum.parts));
-    return add_in_order(*order, parts);
+    const auto take = [](Addend& addend) { return std::move(addend.sum.parts); };
+    return add_in_order(*order, mapped<std::vector<at::Tensor>>(addends, take));
   }
   at::Tensor sum = addends.front().sum.gradients;
   for (std::size_t member = 1; member < addends.size(); ++member) sum.add_(addends[member].sum.gradients);
@@ -221,7 +221,10 @@ class ThreadSum {
     const std::string error = round.error;
     ++round.num_left;
     // The round is dropped below once all have left, so `round` is not used after that.
-    drop_finished_rounds();
+    while (!rounds_.empty() && rounds_.front().num_left == num_members_) {
+      rounds_.pop_front();
+      ++first_;
+    }
     if (!error.empty()) throw TransportError(operation() + ": " + error);
   }
 
@@ -247,13 +250,6 @@ class ThreadSum {
                       fmt::format("round {} of a sum is not in progress", number));
     return rounds_[static_cast<std::size_t>(number - first_)];
   }
-  void drop_finished_rounds() {
-    while (!rounds_.empty() && rounds_.front().num_left == num_members_) {
-      rounds_.pop_front();
-      ++first_;
-    }
-  }
-
   std::mutex mutex_;
   std::condition_variable changed_;
   std::size_t num_members_;
@@ -312,8 +308,10 @@ class Receive final : public Pending {
                                        fmt::join(message.sizes(), ", "), c10::toString(message.scalar_type())));
     }
     check_bits(message, spec_, tag, from_, to_);
+    tag_.sent = tag.sent;
     return message;
   }
+  [[nodiscard]] double sent() const override { return tag_.sent; }
 
  private:
   [[nodiscard]] std::string operation() const {

@@ -19,6 +19,7 @@ namespace chimera {
 /// ascending order of ranks.
 class ThreadHub {
  public:
+  /// `groups` has, for each parameter group, the ranks that sum its gradients (schedule/rank_layout.h).
   ThreadHub(int ranks, RankGroups groups);
   ~ThreadHub();
   /// Returns the endpoint of a rank, at most once. Its waits throw TransportError if a message has unexpected sizes or
