@@ -117,8 +117,9 @@ TEST(VocabularyPartTest, LargeLogitsDoNotOverflow) {
   share(2, [&](TensorGroup& group) {
     const auto shared = head_of(problem, &group, 1000, false);
     EXPECT_TRUE(at::allclose(shared[0], expected[0], 1e-13));
-    // Products of weights of about 1000 cancel, in an order that depends on where the memory lies.
-    EXPECT_TRUE(at::allclose(shared[1], expected[1], 1e-13, 1e-12));
+    // Logits near 10^4 are exact to 10^-12, in an order that depends on where the memory lies. A share of the softmax
+    // is no better, and the gradient multiplies it by weights of about 1000.
+    EXPECT_TRUE(at::allclose(shared[1], expected[1], 1e-13, 1e-9));
   });
 }
 
