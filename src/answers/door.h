@@ -2,8 +2,9 @@
 
 // A request, such as SimulateRequest, declares each of its fields once: in a function visit(Door&), with name, meaning
 // and range. A door gives the fields their values: FlagDoor (apps/flags/flag_door.h) from the command line, JsonDoor
-// from JSON, in which the playground and Python ask. So all three accept the same fields and values. Messages name a
-// field by its flag; the door of JSON spells it as there. A field of JSON that is null is absent.
+// from JSON, in which the playground and Python ask. So command line, playground and Python accept the same fields and
+// values. Messages name a field by its flag, such as `--max-in-flight`, also those of JsonDoor; the answers to requests
+// in JSON (playground.cc) replace it by the JSON field, `max_in_flight`. A field of JSON that is null is absent.
 
 #include <functional>
 #include <type_traits>

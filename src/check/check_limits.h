@@ -27,8 +27,9 @@ struct Limits {
 /// Returns, for each limit and worker, the first op that exceeds the limit, sorted by the ops' start if every op takes
 /// one unit of time (unit_start_times()). Activations count from the forward to the end of the backward, or of the
 /// weight gradient if the backward is split. If micro-batches run in k slices, each slice has 1/k of the activations.
-/// Weights count once per stage of a worker. In an asynchronous schedule, each older version of the weights that a
-/// later op uses counts too. Message buffers do not count. Requires a schedule that check() accepts.
+/// A share's weights and activations are divided equally among its stages. The weights of each stage that a worker
+/// holds count once. In an asynchronous schedule, each older version of the weights that a later op uses counts too.
+/// Message buffers do not count. Requires a schedule that check() accepts.
 [[nodiscard]] std::vector<Violation> check_limits(const Schedule& schedule, const Limits& limits);
 
 /// Returns, for each stage of each replica, the first op that accumulates gradients out of ascending micro-batch order,

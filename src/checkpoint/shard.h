@@ -36,8 +36,8 @@ struct ShardTensor {
 };
 
 /// Writes and syncs a safetensors file. Returns its name, size and hashes for the manifest. Calls `progress`,
-/// which must not be empty, after at most 4 MiB, so that a rank can report that it is not hung. Throws CheckpointError
-/// if the disk fails.
+/// which must not be empty, at least once per 4 MiB, so that a rank can report that it is not hung. Throws
+/// CheckpointError if the disk fails.
 [[nodiscard]] FileEntry write_shard(Disk& disk, const std::string& folder, const std::string& name,
                                     const std::vector<ShardTensor>& tensors, const std::function<void()>& progress);
 

@@ -20,7 +20,8 @@ namespace chimera {
 inline constexpr std::size_t kMaxListed = 10'000;
 
 /// Returns whether the text has a comma, a period or a D, as a list (`4,8`), a range (`1..4`), or a multiple of the
-/// number of stages (`2D`) has. Does not check that it is a valid list.
+/// number of stages (`2D`) has. Does not check that it is a valid list. For whole numbers only, because 0.5 has a
+/// period.
 [[nodiscard]] bool is_list(const std::string& text);
 
 /// Parses a list of whole numbers and ascending ranges, such as `4,8,16`, `1..4` or `1..4,8`. If `depth` is not 0, D
@@ -43,8 +44,9 @@ inline constexpr double kMaxNumber = 1e100;
 /// Parses a number from `least` to kMaxNumber. Throws ConfigError for other texts and numbers.
 [[nodiscard]] double parse_amount(const std::string& flag, const std::string& text, double least = 0);
 
-/// Returns the name in `names` that `word` means: `word` itself, or the usual name for the synonyms bf16, fp32, float,
-/// fp64, double, gpu and neighbours. Throws ConfigError if there is none.
+/// Returns the name in `names` that `word` means: `word` itself or, for a synonym, the usual name, such as `bfloat16`
+/// for `bf16`, `float64` for `double`, `cuda` for `gpu`, and `neighbors` for `neighbours`. Throws ConfigError if there
+/// is none.
 [[nodiscard]] std::string name_for(const std::string& flag, const std::string& word,
                                    const std::vector<std::string>& names);
 

@@ -18,16 +18,16 @@ enum class Documents : std::uint8_t {
 template <>
 inline constexpr auto kNames<Documents> = in_order<Documents>("pack", "split");
 
-/// Concatenated tokens of files. Each file begins a new document, unless its documents are separated by a mark
-/// (DocumentMark); then a document may continue in the next file.
+/// Concatenated tokens of files. Each file begins a new document, unless the file before it separates its documents by
+/// a mark (DocumentMark); then its last document may continue in the next file.
 class TokenStream {
  public:
   explicit TokenStream(std::vector<TokenFile> files);
 
   [[nodiscard]] std::int64_t size() const { return starts_.back(); }
   [[nodiscard]] const std::vector<TokenFile>& files() const { return files_; }
-  /// Returns whether the ends of documents are known, because a file separates its documents, or because there are
-  /// several files, at least one of them a text.
+  /// Returns whether the ends of documents are known: a file separates its documents, or there are several files, at
+  /// least one of them a text, which is a document. Token files without separators may be parts of one cut sequence.
   [[nodiscard]] bool separates_documents() const;
 
   /// Reads tokens.size() tokens from `first` on. Throws the errors of TokenFile::read(), such as ConfigError for an id

@@ -22,9 +22,10 @@ namespace chimera {
 /// TransportError if communication fails; the rank's own parameters are updated even then.
 ///
 /// The buffer of an all-gather is ParameterGroup::gradients(), because nothing reads the gradients after the update.
-/// `trained` has the parameter groups (stages) on this rank, and `groups` the ranks that hold each group. `shards` is
-/// [group][shard]: the ranks that update the shard, of which the first sends it; empty: each rank has one. Borrows
-/// `trained` and `transport`. `tensor` is as in make_optimizer().
+/// `trained` has the parameter groups (stages) on this rank, and `groups` the ranks that hold each group. A shard is
+/// the parameters of a group that one owner has, or two with --recover. `shards` is [group][shard]: the owners
+/// (shard_holders()); all update the shard, and the first sends its new values. If `shards` is empty, each rank of a
+/// group owns one shard alone. Borrows `trained` and `transport`. `tensor` is as in make_optimizer().
 [[nodiscard]] std::unique_ptr<Optimizer> make_sharded_optimizer(
     const OptimizerOptions& options, const std::map<ParameterGroupId, ParameterGroup*>& trained,
     const RankGroups& groups, RankId rank, Transport& transport, TensorGroup* tensor = nullptr,

@@ -31,8 +31,9 @@ class StepDriver {
              Transport& transport, TensorSpec message, ProgramShape shape, ParameterGroup* tied = nullptr);
 
   /// Runs this worker's instructions of a training step. The Executor calls `hooks` for inputs and updates. The result
-  /// has the mean loss of the step. `micro_batch_at` is DealtStep::micro_batch_at (dealing.h). Throws the errors of
-  /// Executor::run().
+  /// has the mean loss of the step. If micro-batches have changed places because their work differs, `micro_batch_at`
+  /// [place] is the micro-batch of the data that runs there (DealtStep::micro_batch_at in dealing.h), so that losses
+  /// are added in the data's order; empty: none has. Throws the errors of Executor::run().
   StepResult train(const std::vector<Instruction>& instructions, const StepHooks& hooks,
                    std::span<const std::int64_t> micro_batch_at = {});
   /// Runs a program that has only forwards, and returns its mean loss. Throws the errors of Executor::run().

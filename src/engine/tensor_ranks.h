@@ -90,8 +90,9 @@ class LaneTransport final : public ForwardingTransport {
 /// Sums and exchanges between the T ranks of a worker. Borrows the transport of all ranks.
 class RankTensorGroup final : public TensorGroup {
  public:
-  /// `group` is the result of TensorRanks::tensor_group(). `cuts_tokens` is as in TensorGroup. `scatters`: tokens are
-  /// summed by reduce-scatters, which send 1/T of the bytes of an exchange between devices.
+  /// `group` is the result of TensorRanks::tensor_group(). `cuts_tokens` is as in TensorGroup. `scatters`: whether
+  /// sum_own_share() uses a reduce-scatter, which sends 1/T of the bytes of exchange() between devices. If false,
+  /// sum_own_share() returns an undefined tensor, and the caller uses exchange().
   RankTensorGroup(Transport& all, const TensorPlace& place, ParameterGroupId group, bool cuts_tokens = false,
                   bool scatters = false)
       : TensorGroup(place, cuts_tokens), all_(all), group_(group), scatters_(scatters) {}

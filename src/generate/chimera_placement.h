@@ -28,8 +28,9 @@ namespace chimera {
 [[nodiscard]] std::int64_t chimera_stages(const PipelineShape& shape);
 
 /// Returns the placement. A pipeline visits the D workers in its own order: the p-th (from 0) is worker (i D/f + p) mod
-/// D for down pipeline i, and worker (i D/f + D-1-p) mod D for up pipeline i. Its stages go through this order in
-/// waves, down, up, down, ... (wave_worker() in shape.h); with v = 1, stage s is on the s-th. The replicas are, in
+/// D for down pipeline i, and worker (i D/f + D-1-p) mod D for up pipeline i. Its stages 0 to D-1 are on the
+/// workers of this order from the first to the last, the next D stages from the last to the first, and so on
+/// (wave_worker() in shape.h); with v = 1, stage s is on the s-th. The replicas are, in
 /// order, down 0 .. down f-1, up 0 .. up f-1.
 [[nodiscard]] Placement chimera_placement(const PipelineShape& shape);
 

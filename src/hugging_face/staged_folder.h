@@ -24,8 +24,8 @@ void remove_unfinished(const std::string& folder);
 /// Creates `folder` and holds it with an flock, so that no other run takes the name while this one trains.
 class FolderHold {
  public:
-  /// Throws ConfigError if the folder cannot be created, or if another run holds it. Files in it are no error, because
-  /// commit() then takes another name; require_new_folder() refuses them before the first step.
+  /// Throws ConfigError if the folder cannot be created, or if another run holds it. Does not look for files in it:
+  /// require_new_folder() does so before the first step, and if files appear later, commit() takes another name.
   explicit FolderHold(const std::string& folder);
   FolderHold& operator=(FolderHold&&) = delete;
   /// Removes the folder if it is new and still empty.

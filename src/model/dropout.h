@@ -51,8 +51,9 @@ struct Dropout {
 /// seed and offset, so each mask that a graph draws has a generator of its own.
 class GraphMasks {
  public:
-  /// Makes generators, after a forward outside of a graph has drawn its masks: three for each, because the backward may
-  /// recompute attention. Until then masks are drawn from generators that are not kept.
+  /// Makes three generators for each mask that a forward outside of a graph has drawn before this call: for the
+  /// forward, for a recomputation of attention, and for the backward. Before this call, next() returns generators that
+  /// are not kept.
   void make_generators(at::Device device);
   /// Returns the generators, which each graph must register before its capture.
   [[nodiscard]] const std::vector<at::Generator>& generators() const { return generators_; }

@@ -29,7 +29,7 @@ struct TransformerParts {
   ModelConfig config;
   StageLayers layers;
   std::vector<Parameter> parameters;
-  TiedLeaves tied;  ///< the leaves that the stage uses
+  TiedLeaves tied;  ///< autograd leaves of a tied model's shared matrix
   at::ScalarType compute = at::kFloat;
   TensorGroup* tensor = nullptr;  ///< ranks that share the layers; null: this rank has them whole
 };
@@ -93,6 +93,7 @@ class TransformerStage : public Stage {
   /// Returns the rows of this rank in the token embedding and the output matrix.
   [[nodiscard]] VocabularyPart vocabulary() const;
 
+  /// Returns the dropout of block `index` for this micro-batch; the same masks when the block is recomputed.
   [[nodiscard]] Dropout block_dropout(std::size_t index, const MicroBatch& batch) const;
   /// Returns `projections` of block `index`, with the keys and values of earlier tokens if the batch carries any
   /// (key_value_cache.h).

@@ -60,7 +60,8 @@ class Channel {
   void send_bytes(std::span<const std::uint8_t> bytes, Deadline deadline);
   void receive_bytes(std::span<std::uint8_t> bytes, Deadline deadline);
 
-  /// Wakes all waiting calls. Thread-safe.
+  /// Ends the connection for both peers: waiting and later calls throw ChannelError, and receive() returns nullopt.
+  /// Thread-safe.
   void close() noexcept;
 
   static constexpr std::size_t kMaxBytes = std::size_t{1} << 20U;

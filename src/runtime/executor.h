@@ -48,11 +48,12 @@ class Executor {
   Executor(WorkerId worker, std::map<StageId, Stage*> stages, Transport& transport, TensorSpec message,
            ProgramShape shape, ParameterGroup* tied = nullptr);
 
-  /// Runs the instructions once. Zeros the gradients first if an optimizer step follows. Programs without backwards
-  /// (validation) use the newest weights. Throws the errors of stages, transport and hooks; current() then names the
-  /// instruction. If a loss or the gradient norm is not finite and UpdateHooks::skip_non_finite is empty, ReduceScalars
-  /// throws before the optimizer step: Error on the worker that made it, PeerLostError on the others. Asynchronous
-  /// programs have changed some weights by then.
+  /// Runs the instructions once. If they contain an OptimizerStep, zeros the gradients of all parameter groups first,
+  /// so the backwards of an optimizer step must be in the same call. Programs without backwards (validation) use the
+  /// newest weights. Throws the errors of stages, transport and hooks; current() then names the instruction. If a loss
+  /// or the gradient norm is not finite and UpdateHooks::skip_non_finite is empty, ReduceScalars throws before the
+  /// optimizer step: Error on the worker that made it, PeerLostError on the others. Asynchronous programs have changed
+  /// some weights by then.
   StepResult run(const std::vector<Instruction>& program, const StepHooks& hooks);
 
   /// Uses the host memory of `other` for the tensors that the program offloads (for warm_up.h).
@@ -74,7 +75,7 @@ class Executor {
   /// the instruction that failed.
   [[nodiscard]] std::string current() const;
   [[nodiscard]] const WorkerContext& worker() const { return worker_; }
-  /// Returns whether the last program was a training program: its backwards always end in updates.
+  /// Returns whether the last program updates weights; programs for validation do not.
   [[nodiscard]] bool trains() const { return trains_; }
   /// Return the times of training steps since the last forget_times() (tracer.h).
   [[nodiscard]] const OpTimes& op_times() const { return ops_.times(); }
@@ -107,7 +108,7 @@ class Executor {
   StepReduction reduction_;
   RecordedSteps recorded_;
   std::unordered_map<StageId, WeightVersions> versions_;  // Of the stages that are updated separately
-  bool trains_ = false;                                   // The current program has backwards
+  bool trains_ = false;                                   // The current program updates weights
   std::optional<Instruction> current_;
   StepResult result_;
   at::Device device_ = at::kCPU;

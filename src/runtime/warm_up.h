@@ -18,8 +18,8 @@ namespace chimera {
 /// are as for Executor::run(), but only load, on_instruction, peak_memory and before_wait are called. Call it on a GPU
 /// before the first program with receives.
 ///
-/// It keeps as much memory as a step, so memory that does not suffice is found here, where no receive is pending: an
-/// allocator that frees its cache waits for the whole GPU.
+/// It allocates as much memory as a step. If memory is short, the allocator frees its cache, and waits for that until
+/// the whole GPU is idle. Here this is safe, because no receive is pending; in a step it could be a deadlock.
 void warm_up(Executor& executor, const std::vector<Instruction>& program, StepHooks hooks);
 
 }  // namespace chimera

@@ -1,9 +1,11 @@
 #pragma once
 
-// The input of the search: a SearchProblem, and the same problem as an Instance, in which ops, stages and workers are
-// indices of arrays, for the speed of the algorithms.
+// The input of the search: a SearchProblem, and the same problem as an Instance (generate/op_queues.h), in which ops,
+// stages and workers are indices of arrays, for the speed of the algorithms.
 //
-// generate/op_queues.h explains chains and queues.
+// A chain is a stage of a replica, and a queue the ops of one kind of a chain. The search runs the micro-batches of
+// each queue in ascending order, so the order of a worker's ops is a list of queues; each entry means the next op of
+// its queue.
 //
 // Ascending order excludes no makespan: any schedule can be renumbered, queue by queue, so that the k-th op that starts
 // in each queue is the op of micro-batch k. Suppose that the ops of queue Y need those of queue X, and start at least d
@@ -93,7 +95,8 @@ void require_room(const SearchProblem& problem);
 /// Returns the mean duration of all ops, in the unit of the costs.
 [[nodiscard]] double mean_duration(const Instance& instance);
 
-/// Returns a worker's peak memory if a slice in flight at a chain takes `size[chain]`.
+/// Returns the peak memory of the slices in flight on a worker that runs the queues in `order`, in the unit of `size`.
+/// A slice in flight at a chain takes `size[chain]`.
 [[nodiscard]] double peak_of(const Instance& instance, const std::vector<double>& size,
                              const std::vector<QueueIndex>& order);
 

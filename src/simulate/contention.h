@@ -26,7 +26,9 @@ struct Contention {
   /// the end with more transfers counts. An all-reduce both leaves and enters each of its workers. 1: they divide the
   /// bandwidth.
   double transfers = 0;
-  double node_transfers = 0;  // Like `transfers`, for transfers between nodes and for their nodes; 0: nodes are unknown
+  /// Slowdown of a transfer between nodes for each other one that leaves the same node at the same time, or enters it,
+  /// counted as for `transfers`.
+  double node_transfers = 0;
   /// Slowdown of an op for each input of the worker's next op that has not arrived yet: on GPUs, its receive is posted
   /// while this op runs, and occupies multiprocessors while it waits.
   double ops_by_receives = 0;

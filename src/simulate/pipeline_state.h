@@ -53,8 +53,10 @@ struct Activity {
 /// Progress of all workers. An argument `w` is a worker, `now` the time.
 class PipelineState {
  public:
-  /// Borrows `schedule` and `costs`. `ranges` is the result of step_ranges() (steps.h), [step][worker]. If
-  /// `tracks_messages` is false, and all messages take the same delay, finish() does not call `send`.
+  /// Borrows `schedule` and `costs`. `ranges` is the result of step_ranges() (steps.h), [step][worker].
+  /// `tracks_messages`: whether the clock decides when messages arrive, so that finish() must call its `send`. If
+  /// false, finish() calls `send` only if CostTable::has_traffic(); otherwise every result arrives one delay after its
+  /// op.
   PipelineState(const Schedule& schedule, std::vector<std::vector<StepRange>> ranges, const CostTable& costs,
                 bool tracks_messages);
   PipelineState& operator=(PipelineState&&) = delete;
@@ -118,7 +120,8 @@ class PipelineState {
     return count;
   }
 
-  /// Begins the worker's next activity. Returns nullopt if it takes no time. Requires ready(w) <= now.
+  /// Begins the worker's next activity. Returns nullopt for the end of a step's ops, which takes no time; the clock
+  /// then does not call finish(). Requires ready(w) <= now.
   std::optional<Activity> begin_next(std::size_t w, double now) {
     Worker& worker = workers_[w];
     if (worker.update_after) return begin_own_update(w, now);

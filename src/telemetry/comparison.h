@@ -30,7 +30,8 @@ struct Difference {
 /// steps.
 [[nodiscard]] std::string comparison_page(const std::vector<RunHistory>& runs);
 
-/// Returns a section with a line for each change of the order (changes_of_order()); none if there is none.
+/// Returns one section with a line for each time that a run changed the order of its ops (changes_of_order()), or no
+/// section if no run did.
 [[nodiscard]] std::vector<Section> order_sections(const std::vector<RunHistory>& runs);
 
 /// X axis of a curve: the step, or the sum of the step times so far.

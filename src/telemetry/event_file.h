@@ -33,9 +33,9 @@ namespace chimera {
 /// in metrics.h).
 class EventFile {
  public:
-  /// Creates the folder, and in it the file events.out.tfevents.TIME.HOST.PID. The file begins with a restart_event()
-  /// at `first_step` (from 1), because an earlier attempt of the run may have got further than its last checkpoint.
-  /// Throws ConfigError if the file cannot be created.
+  /// Creates the folder, and in it the file events.out.tfevents.TIME.HOST.PID. The file begins with the version that
+  /// readers expect, then a restart_event() at `first_step` (from 1), because an earlier attempt of the run may have
+  /// got further than its last checkpoint. Throws ConfigError if the file cannot be created.
   EventFile(const std::string& folder, std::int64_t first_step);
   /// Appends the event of a step, with the current time.
   void write(const StepMetrics& metrics);

@@ -54,7 +54,7 @@ struct TopView {
   std::vector<LiveRank> ranks = {};   ///< Empty if not accessible
   double seconds_since_last = 0;      ///< since the last write to the metrics file
   std::int64_t live_steps = 0;        ///< LiveRun::steps()
-  std::vector<int> stragglers = {};   ///< Of a run here that writes flight records beside its metrics
+  std::vector<int> stragglers = {};   ///< Slow ranks; empty unless the run is here and writes flight records
 };
 
 /// Reads the run at `path`, a metrics file or its folder. If the run is on this machine, also samples its ranks for

@@ -54,7 +54,9 @@ struct RemoteHost {
 struct RemoteJob {
   std::vector<RemoteHost> hosts;        ///< In rank order
   std::vector<RemoteHost> spares = {};  ///< In order of preference; `count` is the maximum number of ranks
-  int port = 0;  ///< TCP port of the first rendezvous; each later generation adds 1; 0: any for each attempt
+  /// TCP port of the rendezvous when the job starts. Each generation, in which ranks meet again after a loss or return,
+  /// takes the next port. 0: any free port each time.
+  int port = 0;
   std::vector<std::string> variables;       ///< NAME=value, for all ranks: settings of the user
   std::vector<std::string> typed;           ///< Command line of the user, for messages
   std::vector<std::string> arguments = {};  ///< argv[1..] of every rank

@@ -14,9 +14,9 @@
 
 namespace chimera {
 
-/// Makes launch() (launcher.h) start relays for the ranks of `plan`; each attempt has the hosts of HostAttempts
-/// (host_restarts.h). Throws ConfigError if the hosts have another number of ranks, or if the plan has both restarts
-/// and recoveries.
+/// Makes launch() (launcher.h) start relays for the ranks of `plan`. Before each attempt, HostAttempts
+/// (host_restarts.h) chooses the hosts: after a restart, spare hosts replace those that do not answer. Throws
+/// ConfigError if the hosts have another number of ranks, or if the plan has both restarts and recoveries.
 void use_relays(LaunchPlan& plan, RemoteJob job);
 
 /// Runs the relay of a rank until the rank ends, and returns its exit code. If a signal has killed the rank, kills this
@@ -24,8 +24,9 @@ void use_relays(LaunchPlan& plan, RemoteJob job);
 /// recover), reports a failure. SIGTERM kills the rank, and the relay waits for its end.
 [[nodiscard]] int run_relay(const RankEnvironment& self);
 
-/// Runs the agent of a rank until the rank ends. `input` is a pipe from the relay: its first line is an AgentOrder;
-/// later lines are orders and signals. Kills the rank if `input` ends.
+/// Runs the agent of a rank until the rank ends, and returns 0; a message tells the relay how the rank ended. `input`
+/// is a pipe from the relay: its first line is an AgentOrder; later lines are orders and signals. If `input` ends,
+/// kills the rank and returns ExitCode::PeerLost.
 [[nodiscard]] int run_agent(int input);
 
 }  // namespace chimera

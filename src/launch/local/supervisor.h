@@ -24,6 +24,9 @@ struct RankChannels {
 
 /// How an attempt ended.
 struct StartOutcome {
+  /// The job's exit code if it does not restart. With a failed rank: ExitCode::Usage for an error of usage, else
+  /// ExitCode::No. After a signal: 128 + its number, or kSavedExit if the run saved checkpoints. Otherwise 0, or
+  /// kSavedExit if a rank has saved and ended early.
   int exit_code = 0;
   /// Step (from 1) of the failed rank, 0 if outside of steps; empty if no rank failed
   std::optional<std::int64_t> failed_step = {};

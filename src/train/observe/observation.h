@@ -25,8 +25,9 @@ namespace chimera {
 
 /// Returns the content of the --trace file, in Chrome's JSON trace format; time 0 is the start of the first step. It
 /// has the tracks of to_perfetto() (render/perfetto.h), and also recomputations, optimizer steps, all-reduces, and each
-/// transfer from its send to the end of the receiver's wait. A bar over all steps has the last of `changes`
-/// (changes_of_order()) as its name.
+/// transfer from its send to the end of the receiver's wait. `changes` is the result of changes_of_order(): one text
+/// for each time that the run changed the order of its ops. The last one names a bar over all steps; none if it is
+/// empty.
 [[nodiscard]] std::string trace_text(const JobShape& job, const std::vector<std::vector<MeasuredStep>>& steps,
                                      const std::vector<std::string>& changes = {});
 
@@ -37,9 +38,9 @@ namespace chimera {
                                                  const CostModel& costs);
 
 /// Writes the files that the user asked for, each atomically. For the rank that prints (RunOutputs::speaks()).
-/// `recorded` is the result of gather_steps(); `metrics` has the JSON lines of all steps (to_json_line()). Writes only
-/// a message if no step is recorded, because ranks were lost or back after the last one. Throws ConfigError if a file
-/// cannot be written.
+/// `recorded` is the result of gather_steps(); `metrics` has the JSON lines of all steps (to_json_line()). A loss or
+/// return of ranks discards earlier records; if no step ran on all ranks after it, `recorded` is empty, and this
+/// function prints a message instead of writing files. Throws ConfigError if a file cannot be written.
 void write_observations(const Job& job, const std::vector<RecordedStep>& recorded, const RunSummary& run,
                         const std::string& metrics);
 
