@@ -25,8 +25,8 @@ struct RankChannels {
 /// How an attempt ended.
 struct StartOutcome {
   /// The job's exit code if it does not restart. With a failed rank: ExitCode::Usage for an error of usage, else
-  /// ExitCode::No. After a signal: 128 + its number, or kSavedExit if the run saved checkpoints. Otherwise 0, or
-  /// kSavedExit if a rank has saved and ended early.
+  /// ExitCode::No. After a signal other than SIGINT: kSavedExit if a job that saves checkpoints has none to save yet.
+  /// After other signals: 128 + the number. Otherwise kSavedExit if a rank has saved and ended early, else 0.
   int exit_code = 0;
   /// Step (from 1) of the failed rank, 0 if outside of steps; empty if no rank failed
   std::optional<std::int64_t> failed_step = {};
