@@ -48,12 +48,11 @@ class Executor {
   Executor(WorkerId worker, std::map<StageId, Stage*> stages, Transport& transport, TensorSpec message,
            ProgramShape shape, ParameterGroup* tied = nullptr);
 
-  /// Runs the instructions once. If they contain an OptimizerStep, zeros the gradients of all parameter groups first,
-  /// so the backwards of an optimizer step must be in the same call. Programs without backwards (validation) use the
-  /// newest weights. Throws the errors of stages, transport and hooks; current() then names the instruction. If a loss
-  /// or the gradient norm is not finite and UpdateHooks::skip_non_finite is empty, ReduceScalars throws before the
-  /// optimizer step: Error on the worker that made it, PeerLostError on the others. Asynchronous programs have changed
-  /// some weights by then.
+  /// Runs the instructions once. If they have an OptimizerStep, zeros the gradients first. Programs without backwards
+  /// (validation) use the newest weights. Throws the errors of stages, transport and hooks; current() then names the
+  /// instruction. If a loss or the gradient norm is not finite and UpdateHooks::skip_non_finite is empty, ReduceScalars
+  /// throws before the optimizer step: Error on the worker that made it, PeerLostError on the others. Asynchronous
+  /// programs have changed some weights by then.
   StepResult run(const std::vector<Instruction>& program, const StepHooks& hooks);
 
   /// Uses the host memory of `other` for the tensors that the program offloads (for warm_up.h).
@@ -75,7 +74,7 @@ class Executor {
   /// the instruction that failed.
   [[nodiscard]] std::string current() const;
   [[nodiscard]] const WorkerContext& worker() const { return worker_; }
-  /// Returns whether the last program updates weights; programs for validation do not.
+  /// Returns whether the last program updates weights.
   [[nodiscard]] bool trains() const { return trains_; }
   /// Return the times of training steps since the last forget_times() (tracer.h).
   [[nodiscard]] const OpTimes& op_times() const { return ops_.times(); }
