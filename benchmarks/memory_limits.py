@@ -5,15 +5,15 @@
                                 [--program build/chimera] [--dry-run]
 
 Measures a machine profile, then trains in alternating rounds: without a limit, and with five limits evenly between the
-peaks of no and full recomputation. Peaks are bytes of tensors on the worker with most. Times are those of the fastest
-step of all rounds, without the first two of a run, over the run without a limit: other programs only lengthen a step.
-Exits with 1 if a peak is above its limit, or off by more than 2 %, or a time by more than 3 %. --dry-run only prints
-the forecasts, by default for an assumed machine.
+peaks of no and full recomputation. Peaks are bytes of tensors on the worker with most. A time is the median step of a
+run, without its first two, over the mean of the runs without a limit before and after it, in the median of all rounds:
+the speed of a shared machine drifts. Exits with 1 if a peak is above its limit, or off by more than 2 %, or a time by
+more than 3 %. --dry-run only prints the forecasts, by default for an assumed machine.
 """
 import argparse
 import json
-import math
 import random
+import statistics
 import string
 import subprocess
 import sys
@@ -23,6 +23,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 SKIPPED_STEPS = 2
 LIMITS = 5
+PLAIN = ["--recompute", "none"]
 MOST_MEMORY_ERROR, MOST_TIME_ERROR = 0.02, 0.03
 
 
@@ -66,32 +67,34 @@ class Bench:
         return max(json.loads(tensors.read_text())["peak_bytes"])
 
     def seconds(self, choice):
-        return min(self.train(choice, "--steps", self.options.steps)[SKIPPED_STEPS:])
+        return statistics.median(self.train(choice, "--steps", self.options.steps)[SKIPPED_STEPS:])
 
 
 def compare(bench, options):
     """Returns whether all are as predicted."""
-    most, plain_seconds = bench.forecast("--recompute", "none")
+    most, plain_seconds = bench.forecast(*PLAIN)
     least, _ = bench.forecast("--recompute", "full:1000")
     limits = [least + i * (most - least) / (LIMITS + 1) for i in range(1, LIMITS + 1)]
     choices = [["--recompute", "auto", "--memory", f"{limit / 2**30:.6f}"] for limit in limits]
     forecasts = [bench.forecast(*choice) for choice in choices]
-    runs = [*choices, ["--recompute", "none"]]
-    fastest = [math.inf] * len(runs)
+    ratios = [[] for _ in choices]
     for turn in range(0 if options.dry_run else options.rounds):
-        for i in random.sample(range(len(runs)), len(runs)):
-            fastest[i] = min(fastest[i], bench.seconds(runs[i]))
+        before = bench.seconds(PLAIN)
+        for i in random.sample(range(len(choices)), len(choices)):
+            own, after = bench.seconds(choices[i]), bench.seconds(PLAIN)
+            ratios[i].append(2 * own / (before + after))
+            before = after
         print(f"round {turn + 1} of {options.rounds}", file=sys.stderr, flush=True)
     holds = True
     print("| limit MiB | predicted MiB | measured MiB | error | predicted time | measured time | error |\n"
           "| ---: | ---: | ---: | ---: | ---: | ---: | ---: |")
-    for limit, choice, (bytes_, seconds), measured in zip(limits, choices, forecasts, fastest):
+    for limit, choice, (bytes_, seconds), measured in zip(limits, choices, forecasts, ratios):
         row = f"| {limit / 2**20:.2f} | {bytes_ / 2**20:.2f} | "
         ratio = seconds / plain_seconds
         if options.dry_run:
             print(f"{row}- | - | {ratio:.3f} | - | - |")
             continue
-        peak, time = bench.peak(choice), measured / fastest[-1]
+        peak, time = bench.peak(choice), statistics.median(measured)
         memory_error, time_error = bytes_ / peak - 1, ratio / time - 1
         print(f"{row}{peak / 2**20:.2f} | {100 * memory_error:+.1f} % | {ratio:.3f} | {time:.3f} | "
               f"{100 * time_error:+.1f} % |")
