@@ -110,14 +110,14 @@ void set_profile(TrainOptions& options, const std::string& machine, const std::s
   }
   try {
     MachineProfile usual = usual_gpus();
-    schedule.assumed_bytes = std::exchange(usual.memory_bytes, 0);  // Of this job's GPUs it is not known
+    schedule.assumed_bytes = std::exchange(usual.memory_bytes, 0);  // The memory of the job's GPUs is unknown
     usual.reserved = {};
     schedule.profile = std::make_shared<const MachineProfile>(std::move(usual));
   } catch (const ConfigError&) {  // The program was copied without its data
   }
 }
 
-/// Sets N by --mini-batch.
+/// Sets the number of micro-batches from --mini-batch.
 void set_micro_batches(TrainOptions& options, const TrainCommandLine& flags) {
   if (!flags.has("--mini-batch")) return;
   const std::int64_t all = flags.planner.mini_batch;
@@ -134,7 +134,7 @@ void set_micro_batches(TrainOptions& options, const TrainCommandLine& flags) {
   if (options.schedule.given == nullptr) options.schedule.shape.micro_batches = given;
 }
 
-/// Completes the options with what flags say only together, and with what is known of this process.
+/// Sets the options that depend on several flags, or on this process.
 TrainOptions resolve(const TrainCommandLine& flags, const Invocation& invocation) {
   TrainOptions options = flags.options;
   if (!options.model.from.empty() && !flags.has("--model")) options.model.name.clear();
@@ -189,8 +189,9 @@ TrainOptions resolve(const TrainCommandLine& flags, const Invocation& invocation
   return options;
 }
 
-/// None of these flags may be given, except --schedule, --tensor-parallel and --replica-layout, which restrict the
-/// plan. Slices are planned on CPUs, where they are measured, and without canonical sums, whose bits depend on them.
+/// Sets the flags that the plan chooses. None of them may be given, except --schedule, --tensor-parallel and
+/// --replica-layout, which restrict the plan. Slices are planned on CPUs, where they are measured, and without
+/// canonical sums, whose bits depend on them.
 void merge_plan(CLI::App& command, const TrainCommandLine& flags) {
   std::vector<std::string> chosen = {"--stages",    "--micro-batches", "--data-parallel", "--micro-batch-size",
                                      "--partition", "--recompute",     "--slice-lengths"};
@@ -217,7 +218,8 @@ void merge_plan(CLI::App& command, const TrainCommandLine& flags) {
   command.get_option("--mini-batch")->clear();
 }
 
-/// Only the launcher checks. Ranks also get the words of a plan, and some of these have no effect alone.
+/// Rejects flags without an effect. Ranks do not check: they also get the flags of a plan, of which some have no
+/// effect.
 void require_effects(const TrainCommandLine& flags, const Invocation& invocation) {
   if (invocation.rank) return;
   const TrainOptions& options = flags.options;
@@ -235,7 +237,7 @@ void merge_file(CLI::App& command, TrainCommandLine& flags, bool reports) {
                             std::pair("--cooldown", flags.has("--cooldown"))};
   const Words typed = command.get_option("--steps")->results();
   command.get_option("--steps")->clear();
-  // The batch on the command line replaces the file's, however either says it.
+  // The batch size of the command line replaces the file's, also if the two use different flags for it.
   const bool gives_batch = flags.has("--mini-batch"), gives_micro_batches = flags.has("--micro-batches");
   merge_config(command, flags.config);
   if (gives_batch && !gives_micro_batches) command.get_option("--micro-batches")->clear();
@@ -291,7 +293,7 @@ MachineProfile machine_of(const Job& job, const std::string& machine) {
   return usual;
 }
 
-/// Reports no errors, because plans and scripts may have the flags for other runs.
+/// Never rejects, because plans and scripts may have these flags for other runs.
 void report_without_effect(const Job& job) {
   const TrainOptions& options = job.options;
   const auto report = [](bool is_idle, const char* flag, const char* reason) {
@@ -336,7 +338,7 @@ void set_usual_flags(CLI::App& command, const Job& job) {
   }
 }
 
-/// Sets what --resume has settled: ranks use the same checkpoint, and replacements of lost ranks read none.
+/// Sets the flags that --resume has resolved: ranks use the same checkpoint, and replacements of lost ranks read none.
 void set_settled_flags(CLI::App& command, const Job& job) {
   for (const Option& option : declared_values(job.options)) {
     if (option.has(kSettled)) set_flag(command, option.flag + 2, option.text());
@@ -468,7 +470,7 @@ std::string way_to_continue(const Job& job, Words typed) {
     const Diagnosis diagnosis = diagnose(read_flight_folder(job.options.flight_folder()));
     const auto found = std::ranges::find(diagnosis.ranks, diagnosis.culprit.value_or(-1), &RankFinding::rank);
     if (found != diagnosis.ranks.end() && found->at) text += fmt::format("  last: {}\n", to_text(*found->at));
-  } catch (const Error&) {  // the rest helps, too
+  } catch (const Error&) {  // The rest of the report is useful without it
   }
   const std::string why = fmt::format("  why: chimera diagnose {}\n", shell_word(folder));
   if (steps.empty()) {
@@ -497,7 +499,7 @@ int run(const Job& job, const std::vector<std::string>& arguments, ProgramEntry 
   // A new run in an old folder must not leave out the steps that an earlier run excluded.
   if (job.first_step == 0 && !job.options.checkpoint.folder.empty()) {
     forget_left_out(job.options.checkpoint.folder);
-    save_order(job.options.checkpoint.folder, {});  // Forgets that of an earlier run
+    save_order(job.options.checkpoint.folder, {});  // Deletes the order of an earlier run
   }
   // Written and drained before ranks start, so that their messages follow the description.
   ::signal(SIGPIPE, SIG_IGN);  // a run continues without a reader of its output
