@@ -86,6 +86,7 @@ TEST(MuonTrainingTest, CanonicalSumsGiveTheSameBitsWhoeverIterates) {
 TEST(MuonTrainingTest, ShardsKeepTheBitsOfLayersInBfloat16) {
   TrainOptions options = muon("chimera", {2, 4});
   options.numbers.dtype = DataType::BFloat16;
+  options.numbers.force_bfloat16 = true;
   options.numbers.reduction = ReductionOrder::Canonical;
   const testing::Trained expected = testing::train(options, kMuonSteps);
   options.memory.shard_optimizer = true;
