@@ -50,12 +50,10 @@ std::vector<Contender> contenders(const Options& options, const Words& shared) {
   // Every contender gets the shared flags first, so that its own flags may override them.
   const Words base = joined({"--steps", "8"}, shared);  // later words override earlier ones
   std::vector<Contender> list;
-  for (const std::string& name : options.schedules) {
+  for (const std::string& name : options.schedules)
     list.push_back(training_contender(name, joined(base, {"--schedule", name})));
-  }
-  for (const std::string& run : options.runs) {
+  for (const std::string& run : options.runs)
     list.push_back(training_contender(run, joined(base, CLI::detail::split_up(run))));
-  }
   for (const std::string& command : options.commands) list.push_back(foreign(command));
   if (list.empty()) reject("nothing to run; give --schedules NAME,NAME, --run FLAGS or --command NAME=LINE");
   return list;
@@ -164,9 +162,8 @@ void add_bench(CLI::App& program, const Invocation&, int&) {
                                "--most-disturbed", "--format", "--output"}) {
         if (command->count(flag) > 0) reject("{}: --export runs nothing; leave one out", flag);
       }
-      for (const char* name : {"weights.safetensors", "batches.safetensors", "job.json"}) {
+      for (const char* name : {"weights.safetensors", "batches.safetensors", "job.json"})
         require_unused("--export", options->folder + "/" + name, command->count("--overwrite") > 0);
-      }
       export_job(prepare_job(train_options(shared)), options->folder);
     }
   });

@@ -110,9 +110,8 @@ int show(const CheckpointCommand& command) {
       text += " " + (words.size() > kLongText ? words.substr(0, kLongText) + "..." : words);
     }
     if (fields.is_object()) {
-      for (auto field = fields.begin(); field != fields.end(); ++field) {
+      for (auto field = fields.begin(); field != fields.end(); ++field)
         text += fmt::format(" {}={}", field.key(), duration_text(*field));
-      }
     }
     text += "\n";
   }

@@ -75,9 +75,8 @@ class DemoStage {
     if (std::filesystem::exists(path)) return path;
     // Written once, so that all demos of a folder train on the same samples.
     std::string all;
-    for (const char* command : {"schedule", "check", "simulate", "search", "model", "plan", "tokenize", "train"}) {
+    for (const char* command : {"schedule", "check", "simulate", "search", "model", "plan", "tokenize", "train"})
       all += run_this_program({command, "--help-all"}).output;
-    }
     write_whole(path, all);
     return path;
   }
@@ -301,9 +300,8 @@ void show(const Demo& demo, const DemoArguments& options) {
 void menu(const DemoArguments& options) {
   while (true) {
     std::cout << "\nWhat would you like to see?\n";
-    for (std::size_t d = 0; d < kDemos.size(); ++d) {
+    for (std::size_t d = 0; d < kDemos.size(); ++d)
       std::cout << fmt::format("  {}  {:<12} {}\n", d + 1, kDemos[d].name, kDemos[d].description);
-    }
     std::cout << "  q  quit\n> " << std::flush;
     std::string answer;
     if (!std::getline(std::cin, answer) || answer == "q") return;

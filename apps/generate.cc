@@ -77,9 +77,8 @@ TokenIds listed_tokens(const std::string& words) {
   for (const char* at = words.data();; ++at) {
     TokenId id = -1;
     const auto [next, error] = std::from_chars(at, end, id);
-    if (error != std::errc{} || id < 0 || (next != end && *next != ',')) {
+    if (error != std::errc{} || id < 0 || (next != end && *next != ','))
       reject("--prompt-ids: '{}' is not a list of tokens such as 1,2,3", words);
-    }
     ids.push_back(id);
     if (next == end) return ids;
     at = next;
@@ -132,9 +131,8 @@ class Writer {
 
   void begin(const Prompt& prompt) {
     if (is_json()) return;
-    if (job_.prompts.size() > 1) {
+    if (job_.prompts.size() > 1)
       write(fmt::format("{}prompt {}:\n", prompt.number == 0 ? "" : "\n", prompt.number + 1));
-    }
     // A person reads the continuation after its prompt. Another program has the prompt already.
     const GivenPrompt& given = job_.options.prompts[static_cast<std::size_t>(prompt.number)];
     if (!given.is_tokens && ::isatty(STDOUT_FILENO) == 1) write(given.words);
@@ -215,9 +213,8 @@ GenerateJob prepare_generate(const GenerateOptions& options) {
   require_continuable(model);
   job.partition = even_partition(model.layers, options.stages);
   if (const std::string path = tokenizer_path(options, model); !path.empty()) job.tokenizer = open_tokenizer(path);
-  if (job.tokenizer == nullptr && !options.continuation.stops.empty()) {
+  if (job.tokenizer == nullptr && !options.continuation.stops.empty())
     reject("--stop: {} has no tokenizer to make text with; give --tokenizer", options.from);
-  }
   GenerationConfig config = read_generation_config(*job.folder);
   job.options.continuation.end_tokens = std::move(config.end_tokens);
   job.options.continuation.rules = std::move(config.rules);

@@ -62,9 +62,8 @@ std::vector<HostRanks> hosts_of(const LaunchArguments& options) {
 /// A spare without a number gets as many ranks as needed.
 std::vector<HostRanks> spares_of(const LaunchArguments& options) {
   if (options.spares.empty()) return {};
-  if (options.on.hosts.empty() || options.max_restarts == 0) {
+  if (options.on.hosts.empty() || options.max_restarts == 0)
     reject("--spare takes the place of a lost host; give --hosts and --max-restarts too");
-  }
   const std::vector<HostRanks> hosts = hosts_of(options);
   std::vector<HostRanks> spares = parse_hosts(options.spares, kMaxRanksOfHost, "--spare");
   for (const HostRanks& spare : spares) {
@@ -105,12 +104,10 @@ void check_flags(const LaunchArguments& options) {
   require_between("--max-restarts", options.max_restarts, 0, 1'000'000'000);
   if (options.port != 0) require_between("--port", options.port, 1, 65535);
   // Checked here, because `train` would refuse a --max-restarts that the user has not given to it.
-  if (options.max_restarts > 0 && recovers(options)) {
+  if (options.max_restarts > 0 && recovers(options))
     reject("--max-restarts: a job with --recover twin or reroute does not restart; leave out one of them");
-  }
-  if (options.max_restarts > 0 && (!trains(options) || !value_of("--checkpoint", options.command))) {
+  if (options.max_restarts > 0 && (!trains(options) || !value_of("--checkpoint", options.command)))
     reject("--max-restarts continues from checkpoints; give `train` --checkpoint FOLDER after the --");
-  }
 }
 
 RemoteJob remote_job(const LaunchArguments& options, const Words& typed) {

@@ -137,9 +137,8 @@ void write_plan(const PlanArguments& options, const PlanAnalysis& report) {
 }
 
 void require_whole_nodes(std::int64_t ranks, std::int64_t ranks_of_node, std::int64_t tensor_parallel = 1) {
-  if (ranks_of_node < 1 || ranks % ranks_of_node != 0) {
+  if (ranks_of_node < 1 || ranks % ranks_of_node != 0)
     reject("--ranks-per-node {} does not divide the {} ranks; expected one that does", ranks_of_node, ranks);
-  }
   // Ranks that share layers exchange sums in each op, for which a network is too slow.
   if (ranks_of_node % tensor_parallel == 0) return;
   reject("--ranks-per-node {}: the plan has {} ranks that share layers, on one node; expected a multiple of {}",

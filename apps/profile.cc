@@ -74,9 +74,8 @@ std::vector<MachineProfile> measure_each(const HostFlags& flags, const std::vect
   for (std::size_t i = 0; i < hosts.size(); ++i) {
     const std::string& host = hosts[i].host;
     if (!replies[i]) throw Error(fmt::format("host {} has not measured itself within {} h", host, kPatience.count()));
-    if (replies[i]->exit_code != 0) {
+    if (replies[i]->exit_code != 0)
       throw Error(fmt::format("host {} does not measure itself: {}", host, last_line(replies[i]->errors)));
-    }
     machines.push_back(machine_from_json(replies[i]->output, "the profile of host " + host));
   }
   return machines;

@@ -224,9 +224,8 @@ CommandResult run_this_program(const std::vector<std::string>& words) {
   if (pipe == nullptr) throw Error(fmt::format("cannot start `{}`: {}", shell_command(words), system_message(errno)));
   CommandResult result;
   std::array<char, 4096> buffer;
-  while (const std::size_t count = std::fread(buffer.data(), 1, buffer.size(), pipe)) {
+  while (const std::size_t count = std::fread(buffer.data(), 1, buffer.size(), pipe))
     result.output.append(buffer.data(), count);
-  }
   // popen() reads standard output only; standard error stays that of this process.
   const int status = ::pclose(pipe);
   result.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);

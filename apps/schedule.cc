@@ -64,9 +64,8 @@ void add_schedule(CLI::App& program, const Invocation&, int&) {
                         options->output);
   command->add_flag("--communication", options->communication, "include sends and receives, with --format csv");
   command->callback([options] {
-    if (options->communication && options->format != Format::Csv) {
+    if (options->communication && options->format != Format::Csv)
       reject("schedule: --communication goes with --format csv");
-    }
     check_format(options->format, options->request.schedule.with);
     write_output(options->output, print_schedule(*options));
   });

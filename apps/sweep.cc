@@ -44,16 +44,14 @@ void require_fitting_flags(const SweepArguments& options, const CLI::App& comman
     reject("sweep: unexpected '{}'; flags of `chimera train` go with --train", more.front());
   }
   const Format format = options.chosen_format();
-  if (format == Format::Json || (format == Format::Text && options.writes_file())) {
+  if (format == Format::Json || (format == Format::Text && options.writes_file()))
     reject("--format {} goes without --train, whose table is CSV that a later sweep reads", chimera::to_text(format));
-  }
   if (const auto& lists = options.request.costs.lists; !lists.empty()) {
     reject("--train measures the times of ops, so {} cannot be a list; leave it out",
            Field{lists.front().column}.flag_name());
   }
-  if (options.request.pairs.choice != PairChoice::Own) {
+  if (options.request.pairs.choice != PairChoice::Own)
     reject("--pairs is for the simulation only; leave it out with --train, which has --overlap-pairs");
-  }
 }
 
 std::string print_rows(const SweepResult& result, Format format) {

@@ -128,9 +128,8 @@ Cells train_row(const SweepRow& row, const SweepTraining& training) {
   // The command as typed, so that a user can repeat one row.
   std::cerr << "$ " << shell_command(words) << "\n" << std::flush;
   const CommandResult result = run_this_program(words);
-  if (result.exit_code != 0) {
+  if (result.exit_code != 0)
     throw Error(fmt::format("`{}` ended with {}; the rows before it are kept", shell_command(words), result.exit_code));
-  }
   const RunResults figures = summarize_run(read_run(metrics));
   return {fmt::format("{:.10g}", figures.tokens_per_second), fmt::format("{:.10g}", figures.step_seconds),
           fmt::format("{:.0f}", figures.peak_memory_bytes), fmt::format("{:.10g}", figures.final_loss),

@@ -51,9 +51,8 @@ std::string summary(const TokenizeProgress& report) {
                   counted(report.documents, "document"), counted(report.tokens, "token"), bytes / kMega, report.seconds,
                   rate(bytes, report) / kMega, rate(static_cast<double>(report.documents), report));
   if (report.skipped > 0) text += fmt::format("{} left out\n", counted(report.skipped, "empty document"));
-  if (report.resumed > 0) {
+  if (report.resumed > 0)
     text += fmt::format("an earlier run had done {:.1f} MB\n", static_cast<double>(report.resumed) / kMega);
-  }
   for (const std::string& file : report.files) text += fmt::format("wrote {}\n", file);
   return text;
 }
@@ -79,12 +78,10 @@ void run(TokenizeFlags& flags) {
   require_between("--workers", flags.workers, 0, kMaxWorkers);
   require_between("--save-every", flags.save_every, 1, 1'000'000);
   if (prints && flags.format != Format::Text) reject("--format json needs standard output, as --output - does");
-  if (prints && flags.output_format->count() > 0) {
+  if (prints && flags.output_format->count() > 0)
     reject("--output - prints ids as text; leave out --output-format, or name a file");
-  }
-  if (prints && flags.save_every_option->count() > 0) {
+  if (prints && flags.save_every_option->count() > 0)
     reject("--save-every: --output - saves no progress; leave it out, or name a file");
-  }
   if (prints && options.overwrite) reject("--overwrite: --output - writes no file; leave it out");
   options.inputs.all_jsonl = flags.field->count() > 0;
   options.workers = flags.workers == 0 ? available_cores() : static_cast<int>(flags.workers);

@@ -44,9 +44,8 @@ std::string train_tokenizer(const TrainTokenizerOptions& options) {
     const std::string text = read_whole(path, kMaxText);
     // A JSONL or compressed file would give a tokenizer of quotes and escapes, without an error.
     require_text_content(path, text, "give its text: jq -r .text FILE | chimera tokenizer train -");
-    if (const auto place = find_invalid_utf8(text)) {
+    if (const auto place = find_invalid_utf8(text))
       reject("{}: byte {} is not valid UTF-8", name_of_input(path), *place);
-    }
     words.add(text);
   }
   // A tokenizer of bytes alone is `bytes`, so an empty text is an error of the user.

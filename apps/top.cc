@@ -79,9 +79,8 @@ void add_top(CLI::App& program, const Invocation&, int&) {
       add_number(*command, "--interval", options->interval, "seconds between views (default 1)", 0.1);
   auto* format = add_format(*command, options->format, {Format::Text, Format::Json});
   command->callback([options, format, interval] {
-    if ((options->once || format->count() > 0) && interval->count() > 0) {
+    if ((options->once || format->count() > 0) && interval->count() > 0)
       reject("--interval is for a view that updates; leave out --interval, or --once and --format");
-    }
     // In a pipe or a file, a view that overwrites itself would be a mess.
     const bool lives = !options->once && format->count() == 0 && supports_escapes(STDOUT_FILENO);
     if (lives) return show_live(*options);

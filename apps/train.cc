@@ -148,9 +148,8 @@ TrainOptions resolve(const TrainCommandLine& flags, const Invocation& invocation
   options.recovery.is_restart = is_restart(own_variables());
   if (!invocation.rank && invocation.place) options.device.launcher = to_text(invocation.place->launcher);
   options.device.is_supervised = invocation.rank || remote_job(invocation);
-  if (options.output.metrics.empty() && !options.checkpoint.folder.empty()) {
+  if (options.output.metrics.empty() && !options.checkpoint.folder.empty())
     options.output.metrics = options.checkpoint.folder + "/metrics.jsonl";
-  }
   options.updates.usual_peak = !flags.has("--learning-rate");
   options.updates.usual_warmup = !flags.has("--warmup");
   options.data.usual_sequence = !flags.has("--sequence");
@@ -271,9 +270,8 @@ TrainOptions merged(CLI::App& command, TrainCommandLine& flags, const Invocation
   require_effect(command, {"--workers"}, flags.has("--plan"), "--plan auto");
   require_effect(command, {"--network"}, flags.has("--machine"), "--machine");
   require_effects(flags, invocation);
-  if (!flags.dry_run && flags.has("--format")) {
+  if (!flags.dry_run && flags.has("--format"))
     reject("--format is for --dry-run; --metrics writes JSON during training");
-  }
   if (flags.plan == PlanChoice::Auto) merge_plan(command, flags);
   // Another launcher has to restart its ranks itself.
   constexpr std::int64_t kUsualRestarts = 3;
@@ -473,9 +471,8 @@ std::string way_to_continue(const Job& job, Words typed) {
   } catch (const Error&) {  // The rest of the report is useful without it
   }
   const std::string why = fmt::format("  why: chimera diagnose {}\n", shell_word(folder));
-  if (steps.empty()) {
+  if (steps.empty())
     return text + fmt::format("  newest checkpoint: none\n  start again: {}\n{}", shell_command(typed), why);
-  }
   const Words automatic = {"--resume", "auto"};
   const bool resumes = std::search(typed.begin(), typed.end(), automatic.begin(), automatic.end()) != typed.end() ||
                        std::ranges::count(typed, "--resume=auto") > 0;
@@ -507,9 +504,8 @@ int run(const Job& job, const std::vector<std::string>& arguments, ProgramEntry 
   output().write(describe(job));
   output().drain(kDrainAfterFailure);
   if (output().error() != 0) finish_output(kDrainAfterFailure);
-  if (remote && job.options.device.transport == TransportKind::Threads) {
+  if (remote && job.options.device.transport == TransportKind::Threads)
     reject("--transport threads: `chimera launch` starts a process for each rank; leave it out");
-  }
   if (!remote && (job.num_ranks() == 1 || job.options.device.transport == TransportKind::Threads)) {
     // There are no other processes to end.
     end_cleanly_on_signals(job);

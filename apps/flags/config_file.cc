@@ -50,9 +50,8 @@ std::optional<std::string> value_of(const std::string& key, const toml::node& no
                                     const std::string& at) {
   // `true` is also a value, as of --tied; a flag without value is then given or not.
   const bool takes_value = option.get_items_expected_max() > 0;
-  if (const auto truth = node.value_exact<bool>()) {
+  if (const auto truth = node.value_exact<bool>())
     return *truth || takes_value ? std::optional(fmt::format("{}", *truth)) : std::nullopt;
-  }
   if (!takes_value) reject("{}: '{}' is either true or false", at, key);
   if (const auto text = node.value_exact<std::string>()) return *text;
   if (const auto number = node.value_exact<std::int64_t>()) return fmt::format("{}", *number);
@@ -149,9 +148,8 @@ void merge_config_text(CLI::App& command, const std::string& text, const std::st
     const std::string key(name.str());
     const std::string at = fmt::format("{}:{}", path, node.source().begin.line);
     if (key == "report-stragglers") reject("{}: '{}' is now `chimera diagnose`", at, key);
-    if (node.is_table() || node.is_array_of_tables()) {
+    if (node.is_table() || node.is_array_of_tables())
       reject("{}: [{}] is a section, and flags have none; write `steps = 4`, before any section", at, key);
-    }
     if (std::ranges::count(keys, key) == 0) reject("{}: {}", at, unknown_flag(command, "key", key));
     const CLI::Option& option = *command.get_option("--" + key);
     const auto value = value_of(key, node, option, at);

@@ -62,9 +62,8 @@ CLI::Option* add_data(CLI::App& app, const std::string& flag, std::string& data,
     const std::string text = fmt::format("{}", fmt::join(words, " "));
     if (text.empty()) throw ConfigError(flag + ": the name of a file is missing");
     if (given) reject("{0}: is given twice, {1} and {2}; {3}", flag, data, text, kOneOfData);
-    if (words.size() > 1 && words.front().find(':') == std::string::npos) {
+    if (words.size() > 1 && words.front().find(':') == std::string::npos)
       reject("{}: {} words without weights, {}; {}", flag, words.size(), text, kOneOfData);
-    }
     data = text;
     given = true;
   };

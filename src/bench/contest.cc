@@ -147,9 +147,8 @@ std::vector<Score> run_contest(const std::vector<Contender>& contenders, Contest
 
 Spread speed_ratio(const Score& score, const Score& reference) {
   std::vector<double> ratios;
-  for (std::size_t r = 0; r < score.tokens_per_second.size(); ++r) {
+  for (std::size_t r = 0; r < score.tokens_per_second.size(); ++r)
     ratios.push_back(score.tokens_per_second[r] / reference.tokens_per_second[r]);
-  }
   return spread_of(std::move(ratios));
 }
 

@@ -42,9 +42,8 @@ std::vector<Entry> entries_in(const std::string& folder) {
                        .is_folder = fs::is_directory(entry->status(unreadable))});
   }
   // Other errors mean that the folder is absent, or goes away while it is read: then it has no checkpoints.
-  if (error == std::errc::permission_denied) {
+  if (error == std::errc::permission_denied)
     throw CheckpointError(fmt::format("{}: cannot be read ({})", folder, error.message()));
-  }
   return entries;
 }
 
@@ -177,9 +176,8 @@ void report_rejected(const NewestCheckpoint& newest) {
 
 NewestCheckpoint find_checkpoint(const std::string& given, int threads, const std::function<void()>& progress) {
   const std::string path = folder_of(given);
-  if (path_exists(path + "/" + kManifestName)) {
+  if (path_exists(path + "/" + kManifestName))
     return {.checkpoint = open_checkpoint(path, threads, progress), .rejected = {}};
-  }
   NewestCheckpoint newest = newest_checkpoint(path, threads, progress);
   if (newest.checkpoint) return newest;
   if (newest.rejected.empty()) throw CheckpointError(fmt::format("{}: has no checkpoints", path));

@@ -31,9 +31,8 @@ std::vector<FileEntry> take_parts(Disk& disk, const std::string& unfinished, int
   std::vector<FileEntry> files;
   for (int rank = 0; rank < ranks; ++rank) {
     const std::string path = part_path(unfinished, rank);
-    for (FileEntry& file : parse_files(path, remove_seal(path, read_small_file(path)).at("files"))) {
+    for (FileEntry& file : parse_files(path, remove_seal(path, read_small_file(path)).at("files")))
       files.push_back(std::move(file));
-    }
   }
   // Only once all could be read: a failure before leaves all records in place.
   for (int rank = 0; rank < ranks; ++rank) disk.remove_file(part_path(unfinished, rank));
@@ -103,12 +102,9 @@ void mark_rank_written(Disk& disk, const std::string& unfinished, int rank, cons
 void commit(Disk& disk, const std::string& folder, std::int64_t step, int ranks, const CheckpointContent& content) {
   const std::string unfinished = unfinished_path(folder, step);
   Manifest manifest{.step = step, .run = content.run, .files = take_parts(disk, unfinished, ranks)};
-  for (const auto& [name, text] : content.files) {
-    manifest.files.push_back(add_text(disk, unfinished, name, text));
-  }
-  if (const std::string index = index_of(unfinished, manifest.files); !index.empty()) {
+  for (const auto& [name, text] : content.files) manifest.files.push_back(add_text(disk, unfinished, name, text));
+  if (const std::string index = index_of(unfinished, manifest.files); !index.empty())
     manifest.files.push_back(add_text(disk, unfinished, kIndexName, index));
-  }
   fault_point("before-manifest");
   write_file(disk, unfinished + "/" + kManifestName, to_text(manifest));
   disk.sync_folder(unfinished);

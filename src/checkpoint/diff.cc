@@ -36,9 +36,8 @@ double half_precision(std::uint16_t bits) {
   const int exponent = bits >> 10 & 0x1f;
   const int fraction = bits & 0x3ff;
   const double sign = (bits & 0x8000) != 0 ? -1 : 1;
-  if (exponent == 0x1f) {
+  if (exponent == 0x1f)
     return fraction == 0 ? sign * std::numeric_limits<double>::infinity() : std::numeric_limits<double>::quiet_NaN();
-  }
   // Without an exponent the number is subnormal, a multiple of 2^-24. Otherwise a leading 1 (0x400) belongs to the
   // fraction.
   return exponent == 0 ? sign * std::ldexp(fraction, -24) : sign * std::ldexp(fraction + 0x400, exponent - 25);

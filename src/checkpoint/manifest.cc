@@ -157,9 +157,8 @@ Manifest parse_manifest(const std::string& path, const std::string& text) {
 std::string read_small_file(const std::string& path) {
   try {
     const RegularFile file(path);
-    if (file.bytes() > kMaxManifestBytes) {
+    if (file.bytes() > kMaxManifestBytes)
       refuse(path, fmt::format("has {} bytes; a manifest has at most {}", file.bytes(), kMaxManifestBytes));
-    }
     std::string text(file.bytes(), '\0');
     file.read(0, std::as_writable_bytes(std::span(text)));
     return text;

@@ -37,9 +37,8 @@ void open(const std::string& checkpoint, Examined& examined) {
   const std::string path = checkpoint + "/" + examined.record->name;
   try {
     auto file = std::make_unique<RegularFile>(path);
-    if (file->bytes() != examined.record->bytes) {
+    if (file->bytes() != examined.record->bytes)
       return examined.blame(0, fmt::format("has {} bytes, not {}", file->bytes(), examined.record->bytes));
-    }
     examined.file = std::move(file);
   } catch (const ConfigError&) {
     examined.blame(0, path_exists(path) ? "cannot be read" : "is missing");

@@ -99,13 +99,11 @@ std::string ContinuedText::take(const std::string& added, bool all) {
 }
 
 void require_valid(const SamplingOptions& options) {
-  if (!(options.temperature >= 0 && std::isfinite(options.temperature))) {
+  if (!(options.temperature >= 0 && std::isfinite(options.temperature)))
     reject("--temperature must be at least 0, not {:g}", options.temperature);
-  }
   if (options.top_k < 0) reject("--top-k must be at least 0 (all), not {}", options.top_k);
-  if (!(options.top_p > 0 && options.top_p <= 1)) {
+  if (!(options.top_p > 0 && options.top_p <= 1))
     reject("--top-p must be above 0 and at most 1, not {:g}", options.top_p);
-  }
   if (options.seed < 0) reject("--seed must be at least 0, not {}", options.seed);
 }
 

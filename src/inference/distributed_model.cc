@@ -42,9 +42,8 @@ at::Tensor DistributedModel::read(std::span<const TokenId> tokens) {
       hidden = transport_.post_receive(ranks_.holders[stage - 1], spec, tag(stage - 1))->wait();
     }
     hidden = run(stage, hidden, tokens);
-    if (stage < last && !holds(stage + 1)) {
+    if (stage < last && !holds(stage + 1))
       transport_.start_send(ranks_.holders[stage + 1], hidden.contiguous(), tag(stage))->wait();
-    }
   }
   length_ += std::ssize(tokens);
   // Only the last token's scores are computed: the head is the largest product.

@@ -76,14 +76,12 @@ double weight_bytes(const ModelConfig& model, DataType dtype) {
 
 Evaluation evaluate(const EvaluationOptions& options, const std::function<void(const EvaluationProgress&)>& progress) {
   if (!options.force_bfloat16) require_fast_numbers(options.dtype, has_native_bfloat16());
-  if (options.force_bfloat16 && options.dtype != DataType::BFloat16) {
+  if (options.force_bfloat16 && options.dtype != DataType::BFloat16)
     reject("--force-bfloat16 is for --dtype bfloat16; give that too, or leave it out");
-  }
   const auto folder = std::make_shared<const ModelFolder>(options.from);
   const ModelConfig& model = folder->model();
-  if (options.seed != EvaluationOptions().seed && model.family != Family::Bert) {
+  if (options.seed != EvaluationOptions().seed && model.family != Family::Bert)
     reject("--seed is for the pairs and masks of BERT; leave it out");
-  }
   require_fitting_batch(model, options.sequence, options.micro_batch_size);
   require_memory_for(model, "weights", weight_bytes(model, options.dtype));
   const DataTokenizer tokenizer(options.tokenizer, folder.get(), model);

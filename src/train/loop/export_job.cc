@@ -75,9 +75,8 @@ std::string settings(const JobShape& job, const TrainOptions& options) {
     text["muon_dtype"] = to_text(muon.iterations.value_or(options.numbers.dtype));
     text["muon_exclude"] = muon.exclude;
   }
-  for (std::int64_t step = 0; step < options.updates.steps; ++step) {
+  for (std::int64_t step = 0; step < options.updates.steps; ++step)
     text["learning_rates"].push_back(options.updates.learning_rate.at(step, options.updates.steps));
-  }
   return json_text(text, 1) + "\n";
 }
 

@@ -102,9 +102,8 @@ MicroBatch Loader::make(const BatchPosition& place) const {
   const auto dealt = this->dealt(place.step);
   const std::int64_t first = dealt->first_dealt(place.first, place.size);
   std::vector<Sample> samples;
-  for (std::int64_t i = first; i < first + place.size; ++i) {
+  for (std::int64_t i = first; i < first + place.size; ++i)
     samples.push_back(job_.data.training->sample_at(place.shift + place.step * place.mini_batch + dealt->sample(i)));
-  }
   return make_micro_batch(samples, job_.model.family, job_.data.training->targets_per_sample(), place.mini_batch);
 }
 
@@ -131,9 +130,8 @@ void Loader::warm_up(std::int64_t step) {
     if (step + 1 < job_.options.updates.steps) static_cast<void>(prefetcher_.get(place_of(step + 1, micro_batch)));
     MicroBatch batch = prefetcher_.get(place_of(step, micro_batch));
     for (const at::Tensor* tensor : tensors_of(batch)) {
-      for (int i = 0; i < kMoreSteps; ++i) {
+      for (int i = 0; i < kMoreSteps; ++i)
         more.push_back(at::empty(tensor->sizes(), tensor->options().pinned_memory(true)));
-      }
     }
   }
 }

@@ -215,9 +215,8 @@ bool train_as(const Job& job, RankId rank, Transport& transport, std::optional<M
     }
     if (speaks && lasting) output().write(lasting->costs().describe());
     outputs.finish();
-    if (!is_saved) {
+    if (!is_saved)
       throw Error(fmt::format("--checkpoint {}: the last step is not saved", job.options.checkpoint.folder));
-    }
     note_progress({RankProgress::Phase::Ending});
     if (speaks && run.is_whole) output().write(end_of_run_text(job, exported));
     if (speaks && !run.is_whole) say_saved(job.options.checkpoint.folder);
@@ -313,9 +312,8 @@ int run_rank(const Job& job, RankEnvironment rank) {
   };
   try {
     // Another launcher decides how many processes it starts, and knows nothing of the options.
-    if (rank.world_size != job.num_ranks()) {
+    if (rank.world_size != job.num_ranks())
       reject("this rank's options make a job of {} ranks, but {} were started", job.num_ranks(), rank.world_size);
-    }
     bool is_whole = true;
     bind_near_gpu(job.options, RankId(rank.rank));
     std::optional<FlightRecordingScope> recorded;

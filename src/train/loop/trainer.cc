@@ -61,9 +61,8 @@ Trainer::Trainer(const Job& job, RankId rank, Transport& transport, WeightOrigin
       losses_(self_),
       replacement_(self_, model_, kept != nullptr ? kept->gradients_complete_step : 0) {
   last_.step = job.first_step;
-  if (!options().checkpoint.folder.empty()) {
+  if (!options().checkpoint.folder.empty())
     checkpointer_.emplace(job, rank, self_.transport, model_.groups(), model_.optimizer_state(), self_.tensor.get());
-  }
   if (kept != nullptr) {
     last_ = kept->loop.last;
     steps_.resume(kept->loop.first_step, kept->done);

@@ -208,9 +208,8 @@ std::vector<RecordedStep> gather_steps(const JobShape& job, const DeviceOptions&
   const bool one_clock =
       device.transport == TransportKind::Threads || (on_gpus && job.local_ranks() == job.num_ranks());
   double offset = 0;
-  if (!one_clock) {
+  if (!one_clock)
     offset = on_gpus ? clock_offset_by_sums(transport, rank) : measure_clock_offset(transport, rank, job.num_ranks());
-  }
   const auto of_all = [&](const std::vector<double>& times) {
     return gather(moved(times, offset), rank, job.num_ranks(), transport);
   };

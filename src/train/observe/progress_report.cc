@@ -276,9 +276,8 @@ std::string describe(const Job& job) {
   if (options.checkpoint.folder.empty() && options.exported.folder.empty())
     text += "the trained model will not be kept; --checkpoint or --export keeps it\n";
   text += partition_line(job, options.schedule.partition.rule);
-  if (job.run.ranks.workers > 1 && fits_a_page(job.run.schedule)) {
+  if (job.run.ranks.workers > 1 && fits_a_page(job.run.schedule))
     text += fmt::format("\n{}\n", to_text(job.run.schedule, slot_timeline(job.run.schedule)));
-  }
   return text;
 }
 

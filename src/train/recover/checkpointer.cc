@@ -47,9 +47,8 @@ FileDescriptor hold_folder(Disk& disk, const std::string& folder) {
     FileDescriptor held(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
     if (held.get() < 0) reject("--checkpoint {}: cannot be opened ({})", folder, system_message(errno));
     // Some network disks have no locks. Their errors must not forbid a run.
-    if (::flock(held.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+    if (::flock(held.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
       reject("--checkpoint {}: another run saves in this folder; give another folder", folder);
-    }
     // Only the holder of the lock may clean up; another run could still be writing.
     remove_unfinished(disk, folder);
     return held;
@@ -86,9 +85,8 @@ CheckpointPart::CheckpointPart(const JobShape& job, RankId rank,
     for (const Parameter& parameter : own) {
       written.insert(parameter.name);
       // With the names of Hugging Face, so that --from can read a checkpoint like any model folder.
-      for (const std::string& name : exported_names(job.model, parameter.name)) {
+      for (const std::string& name : exported_names(job.model, parameter.name))
         add(weights_, name, parameter.name, parameter.value);
-      }
     }
   }
   for (const OptimizerTensor& moment : state) {
@@ -216,9 +214,8 @@ bool Checkpointer::finish(const StepMetrics& last) {
     save(last);
     complete();
     if (plans_.saved == last.step || pause > kLongestLastPause) break;
-    if (rank_ == RankId(0)) {
+    if (rank_ == RankId(0))
       print_message("the last checkpoint is tried again in {:.3g} s", std::chrono::duration<double>(pause).count());
-    }
     wait_until([end = std::chrono::steady_clock::now() + pause] { return std::chrono::steady_clock::now() >= end; });
   }
   return plans_.saved == last.step;

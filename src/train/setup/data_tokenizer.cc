@@ -28,9 +28,8 @@ std::string tokenizer_path(const std::string& given, const ModelFolder* from) {
 std::vector<std::int32_t> encode_file(const Tokenizer& tokenizer, const DataFile& file) {
   std::string text(static_cast<std::size_t>(file.size()), '\0');
   file.read(0, std::as_writable_bytes(std::span(text)));
-  if (const auto place = find_invalid_utf8(text)) {
+  if (const auto place = find_invalid_utf8(text))
     reject("{}: byte {} is not valid UTF-8; a tokenizer needs valid UTF-8", file.path(), *place);
-  }
   return encode(tokenizer, text);
 }
 
@@ -146,18 +145,16 @@ TokenOptions DataTokenizer::token_options() const {
 
 SampleOptions DataTokenizer::sample_options(bool is_plain_text) const {
   SampleOptions options{.kind = kind_, .is_plain_text = is_plain_text};
-  if (is_plain_text && !unknown_.empty()) {
+  if (is_plain_text && !unknown_.empty())
     reject("--data is text, but {}; give --tokenizer FILE, or --tokenizer bytes", unknown_);
-  }
   // Tokens of a file are compared with the vocabulary when it is opened.
   if (is_plain_text) {  // Other data: ids are already checked
     if (vocabulary_ >= vocabulary_needed(kind_)) return options;
     reject("model {} has a vocabulary of {}; the data's tokens need {}", model_, vocabulary_, vocabulary_needed(kind_));
   }
   if (kind_ == SampleKind::NextToken) return options;
-  if (!tokenizer_) {
+  if (!tokenizer_)
     reject("model {} needs the ids of [CLS], [SEP] and [MASK]; give the --tokenizer of these tokens", model_);
-  }
   options.special = {special_token("[CLS]"), special_token("[SEP]"), special_token("[MASK]")};
   // BERT replaces some masked tokens by random ones, which must be tokens that the tokenizer knows. The vocabulary of
   // the model may be larger.

@@ -212,9 +212,8 @@ std::size_t first_op_group(const JobShape& job) {
 }
 
 const Accelerator& open_accelerator(const std::string& path) {
-  if (!std::filesystem::exists(path)) {
+  if (!std::filesystem::exists(path))
     reject("--device cuda: {} does not exist; build it with tools/cuda-build, or use --device cpu", path);
-  }
   void* library = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   void* entry = library == nullptr ? nullptr : ::dlsym(library, kAcceleratorEntry);
   if (entry == nullptr) {
@@ -241,9 +240,8 @@ void require_device(const TrainOptions& options, std::int64_t ranks) {
   if (has_processes(options)) set_unless_set(cuda_variables());
   if (options.numbers.reduction == ReductionOrder::Canonical) set_unless_set(deterministic_variables());
   const Accelerator& gpus = accelerator();
-  if (const std::string problem = gpus.problem(); !problem.empty()) {
+  if (const std::string problem = gpus.problem(); !problem.empty())
     reject("--device cuda: no usable GPU here ({}); use --device cpu", problem);
-  }
   if (has_processes(options) && !options.device.gpu && !ranks_share_gpus() && ranks > gpus.num_devices()) {
     reject(
         "--device cuda: {} processes need a GPU each, this machine has {}; use --transport threads, which "

@@ -103,9 +103,8 @@ std::vector<std::vector<HeldStage>> held_stages(const RunShape& run) {
   const Placement& placement = run.schedule.placement;
   for (std::size_t r = 0; r < placement.num_replicas(); ++r) {
     const ReplicaId replica(static_cast<std::int64_t>(r));
-    for (std::int64_t s = 0; s < run.schedule.stages; ++s) {
+    for (std::int64_t s = 0; s < run.schedule.stages; ++s)
       held[placement.worker(replica, StageId(s)).index()].push_back({replica, StageId(s)});
-    }
   }
   return held;
 }
@@ -202,9 +201,8 @@ Forecast forecast(const Job& job, const MachineProfile& given) {
                                 model_of(job, job.options, problem, candidate)};
   const Prediction step = Predictor(problem).predict(planned, candidate);
   std::string source = machine.name;
-  if (!candidate.offload.empty() && machine.host_bandwidth == 0) {
+  if (!candidate.offload.empty() && machine.host_bandwidth == 0)
     source += fmt::format(", {:g} GB/s to host memory (assumed)", kHostBandwidth / 1e9);
-  }
   Forecast result{.machine = source,
                   .step_seconds = step.step_seconds,
                   .bubble_ratio = step.bubble_ratio,
@@ -216,9 +214,8 @@ Forecast forecast(const Job& job, const MachineProfile& given) {
   const bool is_whole = job.run.schedule.slices == 1;  // Slices of a micro-batch have a time each
   for (std::int64_t stage = 0; is_whole && stage < job.run.schedule.stages; ++stage) {
     auto& seconds = result.op_seconds.emplace_back();
-    for (std::size_t kind = 0; kind < kOpKinds; ++kind) {
+    for (std::size_t kind = 0; kind < kOpKinds; ++kind)
       seconds.push_back(costs.own_duration({static_cast<OpKind>(kind), ReplicaId(0), StageId(stage), MicroBatchId(0)}));
-    }
   }
   const auto held = held_stages(job.run);
   for (std::int64_t r = 0; r < job.num_ranks(); ++r) {

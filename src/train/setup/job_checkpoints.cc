@@ -79,9 +79,8 @@ std::string describe_tokenizers(const Checkpoint& checkpoint, const std::string&
 void require_same_run(const TrainOptions& options, const std::string& tokenizer, const nlohmann::ordered_json& record,
                       const Checkpoint& checkpoint) {
   const RunDifferences differing = differences(checkpoint.manifest.run, record);
-  if (!differing.model.empty()) {
+  if (!differing.model.empty())
     refuse(checkpoint, fmt::format("is of another model or optimizer ({})", fmt::join(differing.model, "; ")));
-  }
   const auto muon_exclude = [](const nlohmann::ordered_json& run) {
     return run.at("hyperparameters").value("muon_exclude", std::vector<std::string>{});
   };
@@ -144,9 +143,8 @@ void take_position(Job& job, const Checkpoint& checkpoint) {
 /// An asynchronous schedule can start only after a flush.
 void require_beginning(const Job& job, const Checkpoint& checkpoint) {
   const std::int64_t step = checkpoint.manifest.step;
-  if (step > job.options.updates.steps) {
+  if (step > job.options.updates.steps)
     refuse(checkpoint, fmt::format("has done {} steps; --steps {} are fewer", step, job.options.updates.steps));
-  }
   // A resumed pipeline starts empty, which changes an asynchronous run unless it was empty there before.
   if (!job.run.schedule.updates || step == job.options.updates.steps || job.flush_interval(step).first == step) return;
   refuse(checkpoint, fmt::format("schedule {} is asynchronous and cannot start at step {}, because it has no flush "

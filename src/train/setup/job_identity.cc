@@ -72,9 +72,8 @@ std::uint64_t hash_build() {
   // Two builds of one version may still differ, so the executable itself is hashed.
   std::ifstream program("/proc/self/exe", std::ios::binary);
   std::string block(1 << 20, '\0');
-  while (program.read(block.data(), static_cast<std::streamsize>(block.size())) || program.gcount() > 0) {
+  while (program.read(block.data(), static_cast<std::streamsize>(block.size())) || program.gcount() > 0)
     hash.add(std::string_view(block).substr(0, static_cast<std::size_t>(program.gcount())));
-  }
   return hash.value();
 }
 

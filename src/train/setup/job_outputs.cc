@@ -68,9 +68,8 @@ void require_no_input(const Output& output, const TrainOptions& options) {
   const bool exists = path_exists(path);
   for (const std::string& file : files) {
     if (file.empty()) continue;
-    if (is_same_file(path, file) || (exists && is_in_folder(path, file))) {
+    if (is_same_file(path, file) || (exists && is_in_folder(path, file)))
       refuse("the run reads this file; give another one");
-    }
   }
   for (const std::string& data : {options.data.training, options.data.validation}) {
     for (const MixtureEntry& entry : parse_mixture(data)) {
@@ -115,9 +114,8 @@ void require_own_metrics(const TrainOptions& options, const ResumedRun* resumed)
                                      nlohmann::json(progress.value("loss", nlohmann::ordered_json())));
   }
   // Without a checkpoint, --resume auto starts again what ended before its first one.
-  if (options.resume.is_auto && is_in_folder(path, options.checkpoint.folder)) {
+  if (options.resume.is_auto && is_in_folder(path, options.checkpoint.folder))
     return require_continuable_lines(path, 0, std::nullopt);
-  }
   require_unlocked_lines(path);
   require_unused("--metrics", path, false);
 }
@@ -164,9 +162,8 @@ void require_folder(const std::string& flag, const std::string& path) {
   fs::path place = fs::absolute(path, error).lexically_normal();
   while (!fs::exists(place, error) && place.has_relative_path()) place = place.parent_path();
   if (!fs::is_directory(place, error)) reject("{} {}: {} is not a folder", flag, path, place.string());
-  if (::access(place.c_str(), W_OK | X_OK) != 0) {
+  if (::access(place.c_str(), W_OK | X_OK) != 0)
     reject("{} {}: cannot be written ({})", flag, path, system_message(errno));
-  }
 }
 
 }  // namespace
@@ -198,12 +195,10 @@ void require_outputs(const Job& job) {
     require_folder("--tensorboard", options.output.tensorboard);
     if (options.output.reports) require_own_events(options, job.first_step > 0);
   }
-  if (!options.checkpoint.folder.empty() && options.output.reports && !options.recovery.is_restart) {
+  if (!options.checkpoint.folder.empty() && options.output.reports && !options.recovery.is_restart)
     require_unlocked_folder(options.checkpoint.folder);
-  }
-  if (!options.exported.folder.empty() && is_same_file(options.exported.folder, options.model.from)) {
+  if (!options.exported.folder.empty() && is_same_file(options.exported.folder, options.model.from))
     reject("--export {}: is the folder of --from; give another one", options.exported.folder);
-  }
   for (const Output& output : given) {
     const bool is_metrics = &output.path == &options.output.metrics;
     if (is_metrics) {

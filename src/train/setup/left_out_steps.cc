@@ -21,9 +21,8 @@ std::string path_in(const std::string& folder) { return folder + "/" + kLeftOutN
 LeftOutSteps range_of(const nlohmann::ordered_json& pair) {
   const LeftOutSteps range{pair.at(0).get<std::int64_t>(), pair.at(1).get<std::int64_t>()};
   // at() above throws for fewer than two numbers.
-  if (pair.size() != 2 || range.first < 1 || range.last < range.first) {
+  if (pair.size() != 2 || range.first < 1 || range.last < range.first)
     throw CheckpointError(fmt::format("{} is not a range of steps", json_text(pair)));
-  }
   return range;
 }
 

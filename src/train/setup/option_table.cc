@@ -55,9 +55,8 @@ std::vector<std::int64_t> tokens_of_slices(const std::string& text) {
   for (const double length : parse_slice_lengths(text)) {
     constexpr double kMaxTokens = 1e9;
     // `simulate` takes fractions as lengths; tokens are whole.
-    if (length != std::floor(length) || length > kMaxTokens) {
+    if (length != std::floor(length) || length > kMaxTokens)
       reject("--slice-lengths {}: must be whole numbers of tokens up to 10^9", text);
-    }
     tokens.push_back(static_cast<std::int64_t>(length));
   }
   return tokens;

@@ -21,9 +21,8 @@ SaveInterval parse_save_interval(const std::string& flag, const std::string& tex
   // Whatever follows the digits is the unit; without one, the number counts steps.
   const std::string_view name(end, static_cast<std::size_t>(text.data() + text.size() - end));
   const auto unit = std::ranges::find(kUnits, name, &Unit::name);
-  if (error != std::errc() || unit == kUnits.end() || number < 1 || number > kMax) {
+  if (error != std::errc() || unit == kUnits.end() || number < 1 || number > kMax)
     reject("{} '{}': must be steps, such as 100, or a time: 30s, 10min, 2h", flag, text);
-  }
   if (unit->seconds == 0) return {.steps = number, .seconds = 0};
   return {.steps = 0, .seconds = static_cast<double>(number) * unit->seconds};
 }
@@ -34,9 +33,8 @@ double parse_deviations(const std::string& flag, const std::string& text) {
   const bool has_unit = text.size() > kUnit.size() && text.ends_with(kUnit);
   const auto number =
       parse_number<double>(std::string_view(text).substr(0, text.size() - (has_unit ? kUnit.size() : 0)));
-  if (!number || !(*number > 0 && *number <= kMax)) {
+  if (!number || !(*number > 0 && *number <= kMax))
     reject("{} '{}': must be deviations above 0, such as 5sigma", flag, text);
-  }
   return *number;
 }
 
@@ -47,9 +45,8 @@ constexpr std::int64_t kMaxElements = 100'000'000'000;  // Elements of a message
 }  // namespace
 
 void require_fitting_batch(const ModelConfig& model, std::int64_t sequence, std::int64_t micro_batch_size) {
-  if (sequence > model.positions) {
+  if (sequence > model.positions)
     reject("--sequence {} is longer than the {} positions of model {}", sequence, model.positions, model.name);
-  }
   require_within_window(model, sequence);
   // The product is bounded before it is computed, because it could overflow.
   if (micro_batch_size > kMaxElements / sequence / model.hidden) {

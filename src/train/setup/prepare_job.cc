@@ -53,9 +53,8 @@ void require_possible(const TrainOptions& options) {
                                    find_invalid_option(options.updates.optimizer)}) {
     if (!fault.empty()) throw ConfigError("--" + fault);
   }
-  if (!(options.model.dropout >= 0 && options.model.dropout < 1)) {
+  if (!(options.model.dropout >= 0 && options.model.dropout < 1))
     reject("--dropout must be at least 0 and below 1, not {:g}", options.model.dropout);
-  }
 }
 
 RunRequest request_of(const TrainOptions& options) {
@@ -135,9 +134,8 @@ std::vector<StageLayers> partition_of(const JobShape& job, const TrainOptions& o
 /// Sets what depends on the partition.
 Job cut_job(Job job, std::vector<StageLayers> partition) {
   job.partition = std::move(partition);
-  if (job.options.numbers.reduction == ReductionOrder::Canonical) {
+  if (job.options.numbers.reduction == ReductionOrder::Canonical)
     job.canonical = canonical_reduction(job.run, job.options.numbers.reduction_blocks, "--reduction-blocks");
-  }
   const TrainOptions& options = job.options;
   job.stages = choose_stages(
       {.recompute = options.memory.recompute, .offload = options.memory.offload, .memory_gib = options.memory.gib},

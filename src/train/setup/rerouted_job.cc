@@ -69,9 +69,8 @@ Job rerouted_job(const Job& launched, const RunChange& change) {
   job.launched_groups = launched.run.rank_groups();
   job.factors = change.factors;
   job.delays = change.delays;
-  if (job.canonical) {
+  if (job.canonical)
     job.canonical = canonical_reduction(job.run, job.run.micro_batches() / block_size, "--reduction-blocks");
-  }
   lower_programs(job);
   return job;
 }
