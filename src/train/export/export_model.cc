@@ -13,7 +13,7 @@
 #include "tokenizer/tokenizer_folder.h"
 #include "train/recover/final_error.h"
 #include "train/setup/data_tokenizer.h"
-#include "train/setup/job_export.h"
+#include "train/setup/job_outputs.h"
 
 // Two ways to the same folder. convert_folder() is one process that reads a folder or a checkpoint, and export_model()
 // is the end of a run, in which each rank has some of the tensors. Both make a plan first, which gives every tensor its

@@ -10,11 +10,14 @@
 #include <fstream>
 #include <initializer_list>
 
+#include "checkpoint/checkpoint_folder.h"
 #include "core/console.h"
 #include "core/file_descriptor.h"
 #include "core/files.h"
 #include "core/reject.h"
 #include "data/mixture.h"
+#include "hugging_face/config_json.h"
+#include "hugging_face/staged_folder.h"
 #include "launch/flight/flight_record.h"
 #include "telemetry/event_file.h"
 #include "train/setup/job_checkpoints.h"
@@ -166,6 +169,20 @@ void require_folder(const std::string& flag, const std::string& path) {
     reject("{} {}: cannot be written ({})", flag, path, system_message(errno));
 }
 
+/// The run would remove or replace the export, or take it for a checkpoint.
+void require_no_file_of_the_run(const TrainOptions& options) {
+  const std::string& run = options.checkpoint.folder;
+  const std::filesystem::path folder(options.exported.folder);
+  const std::filesystem::path parent = folder.has_parent_path() ? folder.parent_path() : ".";
+  if (run.empty() || (!is_same_file(folder, run) && !is_same_file(parent, run))) return;
+  std::string name = folder.filename();
+  if (name.ends_with(".tmp")) name.resize(name.size() - 4);
+  const bool is_own = step_of_name(name) || name == kLatestName || name == kLeftOutName || name == kOrderName ||
+                      is_same_file(folder, options.flight_folder()) || is_same_file(folder, options.output.metrics);
+  if (is_own || is_same_file(folder, run))
+    reject("{}: the run writes this file or folder of --checkpoint; give another name", folder.string());
+}
+
 }  // namespace
 
 void require_outputs(const Job& job) {
@@ -223,6 +240,35 @@ void write_final_output(bool replaces, const char* flag, const std::string& path
   for (int i = 2; !replaces && is_in_use(own); ++i) own = fmt::format("{}.{}", path, i);
   if (own != path) print_message("{} {}: another run has written it since the start; wrote {}", flag, path, own);
   write_whole(own, text);
+}
+
+ElementType export_type(const TrainOptions& options) {
+  const std::string& given = options.exported.dtype;
+  return element_type_of_word("--export-dtype",
+                              given.empty() ? std::string(to_text(master_type(options.numbers.dtype))) : given);
+}
+
+ExportPlan plan_job_export(const ModelConfig& model, const TrainOptions& options) {
+  return plan_export(exported_tensors(model, export_type(options)), options.exported.shard_bytes);
+}
+
+void require_exportable(const ModelConfig& model, const TrainOptions& options) {
+  const ElementType type = export_type(options);
+  // For its errors: a model without a class in transformers cannot be exported. That of --from has its own config.json.
+  if (options.model.from.empty()) (void)to_config_json(model, type);
+  std::uint64_t bytes = 0;
+  for (const ExportFile& file : plan_job_export(model, options).files) bytes += file.layout.file_bytes;
+  try {
+    const std::string& folder = options.exported.folder;
+    // At the start, because a full disk or a wrong name must not show after days of training. Ranks that are started
+    // later must not refuse files that have appeared since.
+    if (!options.output.reports) return;
+    require_no_file_of_the_run(options);
+    require_new_folder(folder, bytes, {options.model.from, options.data.tokenizer});
+    if (path_exists(folder)) const FolderHold tried(folder);  // Another run may hold an empty folder
+  } catch (const ConfigError& error) {
+    reject("--export {}", error.what());
+  }
 }
 
 }  // namespace chimera

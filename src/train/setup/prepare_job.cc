@@ -32,7 +32,6 @@
 #include "train/setup/device.h"
 #include "train/setup/dry_run.h"
 #include "train/setup/job_checkpoints.h"
-#include "train/setup/job_export.h"
 #include "train/setup/job_outputs.h"
 #include "train/setup/option_table.h"
 #include "transport/gloo/gloo_options.h"
