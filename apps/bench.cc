@@ -129,7 +129,6 @@ void add_flags(CLI::App& command, Options& options) {
            "write weights.safetensors, batches.safetensors and job.json to this folder, for other programs that train "
            "the same; run nothing",
            PathKind::Folder);
-  begin_group(command, heading::kOutput);
   add_format_and_output(command, options.format, {Format::Text, Format::Json}, options.output);
 }
 

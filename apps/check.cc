@@ -8,7 +8,6 @@
 #include "flags/outputs.h"
 #include "flags/shape.h"
 #include "flags/values.h"
-#include "help.h"
 
 namespace chimera::apps {
 namespace {
@@ -49,7 +48,6 @@ void add_check(CLI::App& program, const Invocation&, int& exit_code) {
   // Not read_schedule(), which throws at the first violation: this command lists all.
   options->request.schedule.load = load_schedule;
   add_flags(*command, options->request);
-  begin_group(*command, heading::kOutput);
   add_format(*command, options->format, {Format::Text, Format::Json});
   command->callback([options, &exit_code] {
     // A schedule may come from standard input, and waiting for it would hide the error.

@@ -18,7 +18,6 @@
 #include "core/json.h"
 #include "core/mapped.h"
 #include "flags/outputs.h"
-#include "help.h"
 
 namespace chimera::apps {
 namespace {
@@ -229,7 +228,6 @@ void add_checkpoint(CLI::App& program, const Invocation&, int& exit_code) {
       inner->add_option("SECOND", options->other, "the checkpoint to compare with, or a folder of checkpoints")
           ->required();
     }
-    begin_group(*inner, heading::kOutput);
     add_format(*inner, options->format, {Format::Text, Format::Json});
     inner->callback([options, &action, &exit_code] {
       try {

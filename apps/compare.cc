@@ -4,7 +4,6 @@
 #include "core/error.h"
 #include "core/mapped.h"
 #include "flags/outputs.h"
-#include "help.h"
 #include "telemetry/comparison.h"
 
 namespace chimera::apps {
@@ -44,7 +43,6 @@ void add_compare(CLI::App& program, const Invocation&, int&) {
       "\nMore: docs/metrics.md");
   auto options = std::make_shared<CompareArguments>();
   command->add_option("RUN", options->runs, "folders of runs, or metrics files")->required();
-  begin_group(*command, heading::kOutput);
   add_format_and_output(*command, options->format, {Format::Text, Format::Json, Format::Svg, Format::Html},
                         options->output);
   command->callback([options] { write_output(options->output, print_comparison(*options), options->format); });

@@ -6,7 +6,6 @@
 #include "core/error.h"
 #include "core/json.h"
 #include "flags/outputs.h"
-#include "help.h"
 
 namespace chimera::apps {
 namespace {
@@ -78,7 +77,6 @@ void add_env(CLI::App& program, const Invocation&, int&) {
       "train a model of its own. `chimera env` lists the variables that it has seen.\n"
       "\nMore: docs/clusters.md");
   auto format = std::make_shared<Format>();
-  begin_group(*command, heading::kOutput);
   add_format(*command, *format, {Format::Text, Format::Json});
   command->callback([format] {
     const Variables variables = own_variables();

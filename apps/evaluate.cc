@@ -94,7 +94,6 @@ void add_flags(CLI::App& command, EvaluateFlags& flags) {
   add_count(command, "--micro-batch-size", o.micro_batch_size,
             "windows computed at a time; affects rounding only (default 8)");
   add_count(command, "--threads", o.threads, "intra-op threads (default: number of cores)");
-  begin_group(command, heading::kOutput);
   add_format(command, flags.format, {Format::Text, Format::Json});
 }
 

@@ -270,7 +270,6 @@ void add_flags(CLI::App& command, GenerateOptions& o) {
   add_count(command, "--stages", o.stages,
             "number of processes that share the layers; each reads only its own (D; default 1)");
   add_count(command, "--threads", o.threads, "intra-op threads of a process (default: cores / D, at least 1)");
-  begin_group(command, heading::kOutput);
   add_format(command, o.format, {Format::Text, Format::Json});
 }
 

@@ -55,17 +55,11 @@ inline constexpr const char* kData = "Data";
 inline constexpr const char* kText = "Text";
 inline constexpr const char* kSampling = "Sampling";
 inline constexpr const char* kSchedule = "Schedule and shape";
-inline constexpr const char* kParallelism = "Parallelism";
-inline constexpr const char* kOptimization = "Optimization";
 inline constexpr const char* kNumbers = "Precision and determinism";
 inline constexpr const char* kMemory = "Memory";
-inline constexpr const char* kCosts = "Costs";
-inline constexpr const char* kLimits = "Limits";
-inline constexpr const char* kSearch = "Search";
 inline constexpr const char* kPlanning = "Planning";
 inline constexpr const char* kMeasuring = "Measuring";
 inline constexpr const char* kRunning = "Running";
-inline constexpr const char* kCheckpoints = "Checkpoints";
 inline constexpr const char* kOutput = "Output";
 inline constexpr const char* kHelp = "Help";
 }  // namespace heading

@@ -52,7 +52,6 @@ void add_model(CLI::App& program, const Invocation&, int&) {
   add_flags(*command, options->request);
   // The flags are those of the request (answers/), which knows nothing of completions on a command line.
   complete_names(command->get_option("--schedule"), schedule_names());
-  begin_group(*command, heading::kOutput);
   add_format_and_output(*command, options->format, {Format::Text, Format::Json, Format::Svg, Format::Costs},
                         options->output);
   set_common_flags(*command, {"--layers", "--hidden", "--micro-batch-size", "--sequence", "--dtype", "--stages",

@@ -269,7 +269,6 @@ void add_plan(CLI::App& program, const Invocation&, int&) {
       ->expected(0, 1);
   add_count(*command, "--run", options->run, "number of best candidates to train here for some steps (default 0)");
   add_path(*command, "--data", options->data, "UTF-8 text for --run (default: random letters)");
-  begin_group(*command, heading::kOutput);
   add_format(*command, options->format, {Format::Text, Format::Json, Format::Csv});
   add_output_checks(
       *command,

@@ -7,7 +7,6 @@
 #include "flags/outputs.h"
 #include "flags/shape.h"
 #include "flags/values.h"
-#include "help.h"
 #include "pictures.h"
 #include "schedule/schedule_json.h"
 

@@ -6,7 +6,6 @@
 #include "core/mapped.h"
 #include "flags/outputs.h"
 #include "generate/registry.h"
-#include "help.h"
 #include "render/text_table.h"
 
 namespace chimera::apps {
@@ -46,7 +45,6 @@ void add_schedules(CLI::App& program, const Invocation&, int&) {
       "  chimera schedules --format json\n"
       "\nMore: docs/schedules.md");
   auto format = std::make_shared<Format>();
-  begin_group(*command, heading::kOutput);
   add_format(*command, *format, {Format::Text, Format::Json});
   command->callback([format] { write_output("", *format == Format::Json ? as_json() : as_table(), *format); });
 }

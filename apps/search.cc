@@ -118,7 +118,6 @@ void add_search(CLI::App& program, const Invocation&, int& exit_code) {
   command->add_option(
       "--record", options->record,
       "try to beat a record instead: a name in benchmarks/records, or a file; exit code 1 if not beaten");
-  begin_group(*command, heading::kOutput);
   add_format(*command, options->format, {Format::Text, Format::Json});
   add_output_checks(
       *command, {add_path(*command, "--output", options->output,

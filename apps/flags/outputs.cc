@@ -14,6 +14,7 @@
 #include "core/reject.h"
 #include "core/terminal.h"
 #include "flags/values.h"
+#include "help.h"
 #include "render/text_table.h"
 
 namespace chimera::apps {
@@ -101,6 +102,7 @@ void require_only_output(const CLI::App& app, const CLI::Option& output, const s
 }  // namespace
 
 CLI::Option* add_format(CLI::App& app, Format& format, const std::vector<Format>& formats) {
+  begin_group(app, heading::kOutput);
   format = formats.front();
   const auto names = mapped(formats, [](Format one) { return to_text(one); });
   return add_word(

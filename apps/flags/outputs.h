@@ -25,7 +25,7 @@ inline constexpr auto kNames<apps::Format> = in_order<apps::Format>("text", "jso
 
 namespace apps {
 
-/// Adds --format with these choices; the first one is the default. Returns the option.
+/// Adds --format with these choices under the heading Output; the first one is the default. Returns the option.
 CLI::Option* add_format(CLI::App& app, Format& format, const std::vector<Format>& formats);
 /// Adds --format, --output and --overwrite. The extension of the --output file sets the format
 /// (set_format_by_extension()), and add_output_checks() checks the file. Returns the option --format.
