@@ -1,7 +1,6 @@
 #include <memory>
 
 #include "commands.h"
-#include "core/error.h"
 #include "core/mapped.h"
 #include "flags/outputs.h"
 #include "telemetry/comparison.h"

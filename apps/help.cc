@@ -20,6 +20,8 @@
 namespace chimera::apps {
 namespace {
 
+constexpr std::size_t kMaxLines = 60;
+constexpr std::size_t kUsualColumns = 100;
 constexpr std::size_t kFewestColumns = 80;
 constexpr std::size_t kMaxColumns = 120;
 constexpr std::size_t kNameColumns = 28;  // width of flag names with their values
@@ -101,7 +103,7 @@ std::size_t help_columns(int descriptor) {
   // A pipe has no width, so that help in a file has the usual one.
   winsize size{};
   if (columns == 0 && ::ioctl(descriptor, TIOCGWINSZ, &size) == 0) columns = size.ws_col;
-  return columns == 0 ? HelpFormatter::kUsualColumns : std::clamp(columns, kFewestColumns, kMaxColumns);
+  return columns == 0 ? kUsualColumns : std::clamp(columns, kFewestColumns, kMaxColumns);
 }
 
 /// Subcommands are on the page of their command.
@@ -118,122 +120,143 @@ std::string read_more(const CLI::App& command, std::string_view documents, std::
   return fmt::format("{}{}`man {}`, {}", kMore, all, man_page(command), documents);
 }
 
-}  // namespace
-
-HelpFormatter::HelpFormatter(std::vector<const CLI::Option*> common) : common_(std::move(common)) {
-  // Names of CLI11's own headings, which it looks up here.
-  label("Positionals", "Arguments");
-  label("OPTIONS", "FLAGS");
-}
-
-std::string HelpFormatter::make_help(const CLI::App* app, std::string name, CLI::AppFormatMode mode) const {
-  const std::size_t omitted = mode == CLI::AppFormatMode::All ? 0 : num_omitted(app, name);
-  if (omitted == 0) return full_help(app, name);
-  return make_description(app) + make_usage(app, name) + make_positionals(app) + groups(app, false) + "\n" +
-         footer(app, omitted);
-}
-
-std::string HelpFormatter::full_help(const CLI::App* app, const std::string& name) const {
-  return make_description(app) + make_usage(app, name) + make_positionals(app) + groups(app, true) +
-         make_subcommands(app, CLI::AppFormatMode::Normal) + "\n" + footer(app, 0);
-}
-
-std::size_t HelpFormatter::num_omitted(const CLI::App* app, const std::string& name) const {
-  // A command without common flags shows all.
-  if (common_.empty()) return 0;
-  HelpFormatter usual = *this;
-  usual.set_columns(kUsualColumns);  // so that every width shows the same flags
-  const std::string help = usual.full_help(app, name);
-  // Counted in lines, not flags: a page with few flags that have long texts is too long as well.
-  if (static_cast<std::size_t>(std::ranges::count(help, '\n')) <= kMaxLines) return 0;
-  return app->get_options([&](const CLI::Option* option) { return is_shown(option, true) && !is_shown(option, false); })
-      .size();
-}
-
-std::string HelpFormatter::make_description(const CLI::App* app) const {
-  return paragraph(app->get_description(), columns_);
-}
-
-bool HelpFormatter::is_shown(const CLI::Option* option, bool all) const {
-  // Hidden flags have an empty group.
-  const bool is_flag = option->nonpositional() && !option->get_group().empty();
-  return is_flag && (all || option->get_group() == heading::kHelp || std::ranges::count(common_, option) > 0);
-}
-
-std::string HelpFormatter::groups(const CLI::App* app, bool all) const {
-  std::vector<std::string> names = app->get_groups();
-  // --help belongs to every command, so that its group comes last.
-  std::stable_partition(names.begin(), names.end(), [](const std::string& group) { return group != heading::kHelp; });
-  std::string text;
-  for (const std::string& group : names) {
-    const auto options = app->get_options(
-        [&](const CLI::Option* option) { return option->get_group() == group && is_shown(option, all); });
-    // Short help has no empty lines between groups.
-    if (!options.empty()) text += make_group(group, false, options).substr(all || text.empty() ? 0 : 1);
+/// Formats the help of a command:
+/// - flags under the headings of begin_group(), --help last;
+/// - descriptions in a separate column;
+/// - each line of the footer as a paragraph. Lines that start with two spaces are shell examples. A line that starts
+///   with "More: " lists documents; the formatter adds --help-all and the man page to it.
+/// If all flags need more than kMaxLines lines at a width of kUsualColumns, --help shows only the common flags.
+class HelpFormatter : public CLI::Formatter {
+ public:
+  /// `common` are the flags of a shortened page; empty: always show all flags.
+  explicit HelpFormatter(std::vector<const CLI::Option*> common = {}) : common_(std::move(common)) {
+    // Names of CLI11's own headings, which it looks up here.
+    label("Positionals", "Arguments");
+    label("OPTIONS", "FLAGS");
   }
-  return text;
-}
 
-std::string HelpFormatter::make_option(const CLI::Option* option, bool is_positional) const {
-  if (is_positional) return in_two_columns(make_option_name(option, true), option->get_description());
-  // CLI11 appends checks and REQUIRED to the type: `N:POSITIVE`. Messages say these if they are violated.
-  const std::string takes = make_option_opts(option);
-  return in_two_columns(make_option_name(option, false) + takes.substr(0, takes.find(':')), option->get_description());
-}
+  void set_columns(std::size_t columns) { columns_ = columns; }
 
-std::string HelpFormatter::make_subcommands(const CLI::App* app, CLI::AppFormatMode mode) const {
-  if (app->get_parent() != nullptr) return CLI::Formatter::make_subcommands(app, mode);
-  std::string text = "\nSubcommands:\n";
-  for (const auto& [group, names] : kCommandGroups) {
-    text += fmt::format(" {}\n", group);
-    for (const std::string& name : words_of(names, false)) {
-      const auto found = app->get_subcommands([&](const CLI::App* command) { return command->get_name() == name; });
-      if (!found.empty()) text += make_subcommand(found.front());
+  [[nodiscard]] std::string make_help(const CLI::App* app, std::string name, CLI::AppFormatMode mode) const override {
+    const std::size_t omitted = mode == CLI::AppFormatMode::All ? 0 : num_omitted(app, name);
+    if (omitted == 0) return full_help(app, name);
+    return make_description(app) + make_usage(app, name) + make_positionals(app) + groups(app, false) + "\n" +
+           footer(app, omitted);
+  }
+
+  [[nodiscard]] std::string make_description(const CLI::App* app) const override {
+    return paragraph(app->get_description(), columns_);
+  }
+
+  [[nodiscard]] std::string make_option(const CLI::Option* option, bool is_positional) const override {
+    if (is_positional) return in_two_columns(make_option_name(option, true), option->get_description());
+    // CLI11 appends checks and REQUIRED to the type: `N:POSITIVE`. Messages say these if they are violated.
+    const std::string takes = make_option_opts(option);
+    return in_two_columns(make_option_name(option, false) + takes.substr(0, takes.find(':')),
+                          option->get_description());
+  }
+
+  [[nodiscard]] std::string make_subcommands(const CLI::App* app, CLI::AppFormatMode mode) const override {
+    if (app->get_parent() != nullptr) return CLI::Formatter::make_subcommands(app, mode);
+    std::string text = "\nSubcommands:\n";
+    for (const auto& [group, names] : kCommandGroups) {
+      text += fmt::format(" {}\n", group);
+      for (const std::string& name : words_of(names, false)) {
+        const auto found = app->get_subcommands([&](const CLI::App* command) { return command->get_name() == name; });
+        if (!found.empty()) text += make_subcommand(found.front());
+      }
     }
+    return text;
   }
-  return text;
-}
 
-std::string HelpFormatter::make_subcommand(const CLI::App* command) const {
-  return in_two_columns(command->get_name(), command->get_description());
-}
-
-std::string HelpFormatter::footer(const CLI::App* app, std::size_t omitted) const {
-  std::istringstream lines(app->get_footer());
-  std::string text;
-  for (std::string line; std::getline(lines, line);) {
-    if (line.starts_with(kMore)) line = read_more(*app, line.substr(kMore.size()), omitted);
-    text += line.starts_with("  ") ? example(line.substr(2)) : paragraph(line, columns_);
+  [[nodiscard]] std::string make_subcommand(const CLI::App* command) const override {
+    return in_two_columns(command->get_name(), command->get_description());
   }
-  return text;
-}
 
-std::string HelpFormatter::in_two_columns(const std::string& name, const std::string& text) const {
-  std::string result = "  " + name;
-  // A long name has a line of its own, and its text begins below it.
-  if (result.size() + 2 > kNameColumns) {
-    result += "\n" + std::string(kNameColumns, ' ');
-  } else {
-    result.resize(kNameColumns, ' ');
+ private:
+  [[nodiscard]] std::string full_help(const CLI::App* app, const std::string& name) const {
+    return make_description(app) + make_usage(app, name) + make_positionals(app) + groups(app, true) +
+           make_subcommands(app, CLI::AppFormatMode::Normal) + "\n" + footer(app, 0);
   }
-  const auto lines = wrapped(words_of(text, false), columns_ - kNameColumns);
-  for (std::size_t i = 0; i < lines.size(); ++i)
-    result += (i == 0 ? "" : std::string(kNameColumns, ' ')) + lines[i] + "\n";
-  return result;
-}
 
-std::string HelpFormatter::example(const std::string& line) const {
-  if (line.size() + 2 <= columns_) return "  " + line + "\n";
-  // An example that does not fit beside its comment gets the comment as a line above it, and is then continued with
-  // backslashes, so that it can still be copied.
-  const std::size_t comment = line.find(kComment);
-  std::string text;
-  // kComment ends in "# ", which stays in front of the words.
-  if (comment != std::string::npos) text = "  " + line.substr(comment + kComment.size() - 2) + "\n";
-  const auto parts = wrapped(flags_of_line(line.substr(0, comment)), columns_ - 4, " \\");
-  for (std::size_t i = 0; i < parts.size(); ++i) text += (i == 0 ? "  " : "    ") + parts[i] + "\n";
-  return text;
-}
+  /// Returns the number of flags that --help omits.
+  [[nodiscard]] std::size_t num_omitted(const CLI::App* app, const std::string& name) const {
+    // A command without common flags shows all.
+    if (common_.empty()) return 0;
+    HelpFormatter usual = *this;
+    usual.set_columns(kUsualColumns);  // so that every width shows the same flags
+    const std::string help = usual.full_help(app, name);
+    // Counted in lines, not flags: a page with few flags that have long texts is too long as well.
+    if (static_cast<std::size_t>(std::ranges::count(help, '\n')) <= kMaxLines) return 0;
+    return app
+        ->get_options([&](const CLI::Option* option) { return is_shown(option, true) && !is_shown(option, false); })
+        .size();
+  }
+
+  /// With `all`, the help lists every flag that is not hidden, else only common flags and --help.
+  [[nodiscard]] bool is_shown(const CLI::Option* option, bool all) const {
+    // Hidden flags have an empty group.
+    const bool is_flag = option->nonpositional() && !option->get_group().empty();
+    return is_flag && (all || option->get_group() == heading::kHelp || std::ranges::count(common_, option) > 0);
+  }
+
+  [[nodiscard]] std::string groups(const CLI::App* app, bool all) const {
+    std::vector<std::string> names = app->get_groups();
+    // --help belongs to every command, so that its group comes last.
+    std::stable_partition(names.begin(), names.end(), [](const std::string& group) { return group != heading::kHelp; });
+    std::string text;
+    for (const std::string& group : names) {
+      const auto options = app->get_options(
+          [&](const CLI::Option* option) { return option->get_group() == group && is_shown(option, all); });
+      // Short help has no empty lines between groups.
+      if (!options.empty()) text += make_group(group, false, options).substr(all || text.empty() ? 0 : 1);
+    }
+    return text;
+  }
+
+  [[nodiscard]] std::string footer(const CLI::App* app, std::size_t omitted) const {
+    std::istringstream lines(app->get_footer());
+    std::string text;
+    for (std::string line; std::getline(lines, line);) {
+      if (line.starts_with(kMore)) line = read_more(*app, line.substr(kMore.size()), omitted);
+      text += line.starts_with("  ") ? example(line.substr(2)) : paragraph(line, columns_);
+    }
+    return text;
+  }
+
+  /// Returns `name` on the left and `text` to its right, or below a long name.
+  [[nodiscard]] std::string in_two_columns(const std::string& name, const std::string& text) const {
+    std::string result = "  " + name;
+    // A long name has a line of its own, and its text begins below it.
+    if (result.size() + 2 > kNameColumns) {
+      result += "\n" + std::string(kNameColumns, ' ');
+    } else {
+      result.resize(kNameColumns, ' ');
+    }
+    const auto lines = wrapped(words_of(text, false), columns_ - kNameColumns);
+    for (std::size_t i = 0; i < lines.size(); ++i)
+      result += (i == 0 ? "" : std::string(kNameColumns, ' ')) + lines[i] + "\n";
+    return result;
+  }
+
+  [[nodiscard]] std::string example(const std::string& line) const {
+    if (line.size() + 2 <= columns_) return "  " + line + "\n";
+    // An example that does not fit beside its comment gets the comment as a line above it, and is then continued with
+    // backslashes, so that it can still be copied.
+    const std::size_t comment = line.find(kComment);
+    std::string text;
+    // kComment ends in "# ", which stays in front of the words.
+    if (comment != std::string::npos) text = "  " + line.substr(comment + kComment.size() - 2) + "\n";
+    const auto parts = wrapped(flags_of_line(line.substr(0, comment)), columns_ - 4, " \\");
+    for (std::size_t i = 0; i < parts.size(); ++i) text += (i == 0 ? "  " : "    ") + parts[i] + "\n";
+    return text;
+  }
+
+  std::vector<const CLI::Option*> common_;
+  std::size_t columns_ = kUsualColumns;
+};
+
+}  // namespace
 
 std::string paragraph(const std::string& text, std::size_t columns) {
   std::string result;

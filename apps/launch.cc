@@ -21,7 +21,6 @@
 #include "help.h"
 #include "launch/hosts/remote_rank.h"
 #include "launch/local/launcher.h"
-#include "program.h"
 
 namespace chimera::apps {
 namespace {

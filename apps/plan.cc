@@ -2,7 +2,6 @@
 // table, a file of flags for `train --config`, costs for `simulate`, a job script for SLURM, and measured runs of the
 // best candidates.
 
-#include <fmt/ranges.h>
 #include <algorithm>
 #include <cmath>
 #include <memory>
@@ -23,7 +22,6 @@
 #include "launch/local/gpu_cores.h"
 #include "model_config/parameters.h"
 #include "plan_run.h"
-#include "program.h"
 #include "progress_line.h"
 #include "simulate/costs_json.h"
 

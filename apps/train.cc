@@ -6,7 +6,6 @@
 #include <signal.h>
 #include <unistd.h>
 
-#include <fmt/ranges.h>
 #include <algorithm>
 #include <cmath>
 #include <string_view>
@@ -37,7 +36,6 @@
 #include "launch/local/launcher.h"
 #include "launch/local/place.h"
 #include "program.h"
-#include "render/panel.h"
 #include "schedule/schedule_json.h"
 #include "train/loop/run.h"
 #include "train/observe/own_flight.h"

@@ -9,7 +9,6 @@
 
 #include <algorithm>
 #include <array>
-#include <iterator>
 
 #include "core/choices.h"
 #include "core/files.h"

@@ -7,7 +7,6 @@
 #include "core/reject.h"
 #include "core/shell_words.h"
 #include "flags/values.h"
-#include "program.h"
 
 namespace chimera::apps {
 

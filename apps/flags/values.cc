@@ -1,7 +1,6 @@
 #include "flags/values.h"
 
 #include <fmt/ranges.h>
-#include <algorithm>
 #include <utility>
 
 #include "core/cgroup.h"

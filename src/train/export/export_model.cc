@@ -4,7 +4,6 @@
 
 #include "core/fault_point.h"
 #include "core/invariant.h"
-#include "hugging_face/config_json.h"
 #include "hugging_face/model_folder.h"
 #include "hugging_face/staged_folder.h"
 #include "hugging_face/stored_names.h"

@@ -6,7 +6,6 @@
 
 #include "core/mapped.h"
 #include "model/layers.h"
-#include "model_config/config.h"
 
 namespace chimera {
 namespace {

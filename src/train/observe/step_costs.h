@@ -6,7 +6,6 @@
 #include <string>
 
 #include "engine/rerouted_run.h"
-#include "schedule/rank_layout.h"
 
 namespace chimera {
 

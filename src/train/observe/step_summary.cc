@@ -8,7 +8,6 @@
 #include "passes/unroll.h"
 #include "simulate/simulate.h"
 #include "train/observe/progress_report.h"
-#include "train/setup/device.h"
 
 // The last lines of a run: how long a step took, and why not as long as predicted. Two predictions stand beside the
 // measurement. The planned time comes from a machine profile, before the run. The simulated time comes from the

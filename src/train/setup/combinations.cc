@@ -5,7 +5,6 @@
 #include <bitset>
 
 #include "core/mapped.h"
-#include "model_config/config.h"
 #include "schedule/schedule.h"
 #include "train/setup/device.h"
 

@@ -9,7 +9,6 @@
 
 #include "core/cgroup.h"
 #include "core/clock.h"
-#include "core/error.h"
 #include "core/printable.h"
 #include "model_config/parameters.h"
 #include "plan/predict.h"
