@@ -238,43 +238,30 @@ const auto& refused_combinations() {
   return kCombinations;
 }
 
-/// Values of the placeholders of a message.
-struct MessageValues {
-  std::string schedule = "NAME";
-  std::string model = "NAME";
-  std::string slices = "--slices K";
-  std::string tensor_parallel = "T";
-  std::string recover = "twin";
-  std::string optimizer = "muon";
-  std::string graphs = "--cuda-graphs";
-  std::string launcher = "torchrun";
-  std::string rank = "R";
-};
-
-std::string fill_in(const char* text, const MessageValues& v) {
-  return fmt::format(fmt::runtime(text), fmt::arg("schedule", v.schedule), fmt::arg("model", v.model),
-                     fmt::arg("slices", v.slices), fmt::arg("T", v.tensor_parallel), fmt::arg("recover", v.recover),
-                     fmt::arg("optimizer", v.optimizer), fmt::arg("graphs", v.graphs), fmt::arg("launcher", v.launcher),
-                     fmt::arg("rank", v.rank));
-}
-
 /// Returns the first rank whose stages no other rank has.
 RankId lonely_rank(const JobShape& job, const RankGroups& groups) {
   const auto lonely = std::ranges::find_if(groups, [](const auto& group) { return group.size() == 1; });
   return lonely == groups.end() ? RankId(0) : job.ranks().rank(lonely->front(), 0);
 }
 
-MessageValues values_of(const JobShape& job, const TrainOptions& o, const RankGroups& groups) {
+/// Returns the message for this job.
+std::string message_for(const char* text, const Job& job, const RankGroups& groups) {
+  const TrainOptions& o = job.options;
   const std::string source = o.schedule.given == nullptr ? "--slices" : o.schedule.file + ": slices";
-  return {.schedule = job.run.schedule.name,
-          .model = job.model.name,
-          .slices = fmt::format("{} {}", source, job.run.schedule.slices),
-          .tensor_parallel = fmt::format("{}", o.parallel.tensor_parallel),
-          .recover = std::string(to_text(o.recovery.recover)),
-          .optimizer = std::string(to_text(o.updates.optimizer.kind)),
-          .graphs = o.numbers.op_graphs ? "--op-graphs" : "--cuda-graphs",
-          .launcher = o.device.launcher,
-          .rank = fmt::format("{}", lonely_rank(job, groups).value())};
+  return fmt::format(fmt::runtime(text), fmt::arg("schedule", job.run.schedule.name), fmt::arg("model", job.model.name),
+                     fmt::arg("slices", fmt::format("{} {}", source, job.run.schedule.slices)),
+                     fmt::arg("T", o.parallel.tensor_parallel), fmt::arg("recover", to_text(o.recovery.recover)),
+                     fmt::arg("optimizer", to_text(o.updates.optimizer.kind)),
+                     fmt::arg("graphs", o.numbers.op_graphs ? "--op-graphs" : "--cuda-graphs"),
+                     fmt::arg("launcher", o.device.launcher), fmt::arg("rank", lonely_rank(job, groups).value()));
+}
+
+/// Returns the message for any job.
+std::string message_for_any(const char* text) {
+  return fmt::format(fmt::runtime(text), fmt::arg("schedule", "NAME"), fmt::arg("model", "NAME"),
+                     fmt::arg("slices", "--slices K"), fmt::arg("T", "T"), fmt::arg("recover", "twin"),
+                     fmt::arg("optimizer", "muon"), fmt::arg("graphs", "--cuda-graphs"),
+                     fmt::arg("launcher", "torchrun"), fmt::arg("rank", "R"));
 }
 
 }  // namespace
@@ -296,7 +283,7 @@ std::string find_refusal(const Job& job) {
   // In the order of the table, so a run with two problems always gets the same message first.
   for (const auto& [combined, message] : refused_combinations()) {
     const auto is_held = [&](Feature feature) { return held[static_cast<std::size_t>(feature)]; };
-    if (std::ranges::all_of(combined, is_held)) return fill_in(message, values_of(job, job.options, groups));
+    if (std::ranges::all_of(combined, is_held)) return message_for(message, job, groups);
   }
   return "";
 }
@@ -311,7 +298,7 @@ nlohmann::ordered_json combinations_json() {
     return Json{{"name", each.name}, {"main", each.feature <= Feature::Observes}, {"implies", names(each.implied)}};
   });
   const auto refused = mapped(refused_combinations(), [&](const Combination& each) {
-    const std::string message = fill_in(each.message, {});
+    const std::string message = message_for_any(each.message);
     const std::size_t end = message.rfind("; ");
     return Json{{"features", names(each.features)},
                 {"why", message.substr(0, end)},
