@@ -1,5 +1,3 @@
-#include "train/setup/choose_schedule.h"
-
 #include <algorithm>
 #include <limits>
 

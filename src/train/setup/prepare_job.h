@@ -13,9 +13,17 @@ namespace chimera {
 [[nodiscard]] Job resolve_model(const TrainOptions& options);
 
 /// Generates and checks the schedule of a job of resolve_model(), and checks the rest of its options. The schedule must
-/// have a name; choose_schedule.h finds one. Throws ConfigError for invalid options.
+/// have a name; choose_schedule() finds one. Throws ConfigError for invalid options.
 [[nodiscard]] Job resolve_shape(Job job);
 [[nodiscard]] inline Job resolve_job(const TrainOptions& options) { return resolve_shape(resolve_model(options)); }
+
+/// Returns resolve_job() of the options. If they have no schedule, takes one that accepts the given flags: predicts a
+/// step with each synchronous schedule, as `--dry-run` does, and takes the one that the planner ranks first
+/// (plan/plan.h), the fastest that fits in memory, where a tie goes to the least memory. A resumed run keeps the
+/// schedule of its checkpoint. On one host of CPUs, the prediction uses its cores and memory. If other processes choose
+/// too, it depends on options and sizes alone, so that all choose alike. If no schedule accepts the flags, or the
+/// profile does not cover the model, takes kDefaultSchedule, and throws its errors.
+[[nodiscard]] Job choose_schedule(const TrainOptions& options);
 
 /// Divides the model into stages, and chooses the stages that recompute or offload. The result is sufficient for a dry
 /// run.
