@@ -55,8 +55,6 @@ struct BlockHasher::State {
 };
 
 BlockHasher::BlockHasher() : state_(std::make_unique<State>()) {}
-BlockHasher::BlockHasher(BlockHasher&&) noexcept = default;
-BlockHasher& BlockHasher::operator=(BlockHasher&&) noexcept = default;
 BlockHasher::~BlockHasher() = default;
 
 void BlockHasher::add(std::span<const std::byte> bytes) {

@@ -38,8 +38,6 @@ inline constexpr std::uint64_t kHashBlockBytes = std::uint64_t{4} << 20;
 class BlockHasher {
  public:
   BlockHasher();
-  BlockHasher(BlockHasher&&) noexcept;
-  BlockHasher& operator=(BlockHasher&&) noexcept;
   ~BlockHasher();
 
   void add(std::span<const std::byte> bytes);

@@ -58,9 +58,8 @@ std::vector<std::int64_t> steps_in(const std::string& folder, bool with_links) {
   return steps;
 }
 
-/// Returns a line for each such name after step `after` that is no folder.
-std::vector<std::string> passed_over(const std::string& folder, std::int64_t after) {
-  std::vector<std::string> lines;
+/// Adds a line for each such name after step `after` that is no folder.
+void note_passed_over(const std::string& folder, std::int64_t after, std::vector<std::string>& lines) {
   for (const Entry& entry : entries_in(folder)) {
     const auto step = step_of_name(entry.name);
     if (!step || *step <= after || entry.is_folder) continue;
@@ -68,7 +67,6 @@ std::vector<std::string> passed_over(const std::string& folder, std::int64_t aft
         fmt::format("{}/{}: {}", folder, entry.name,
                     entry.is_link ? "is a link to no folder" : "is a file, not the folder of a checkpoint"));
   }
-  return lines;
 }
 
 /// Returns the checkpoint or folder that the user means with one of its files, `latest` or `manifest.json`.
@@ -154,7 +152,7 @@ NewestCheckpoint newest_checkpoint(const std::string& folder, int threads, const
     try {
       newest.checkpoint = open_checkpoint(checkpoint_path(folder, step), threads, progress);
       if (newest.checkpoint->manifest.step == step) {  // else a renamed folder, which would be resumed at a wrong step
-        for (std::string& line : passed_over(folder, step)) newest.rejected.push_back(std::move(line));
+        note_passed_over(folder, step, newest.rejected);
         return newest;
       }
       newest.rejected.push_back(
@@ -164,7 +162,7 @@ NewestCheckpoint newest_checkpoint(const std::string& folder, int threads, const
       newest.rejected.emplace_back(error.what());
     }
   }
-  for (std::string& line : passed_over(folder, -1)) newest.rejected.push_back(std::move(line));
+  note_passed_over(folder, -1, newest.rejected);
   return newest;
 }
 

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "core/json.h"
+#include "core/mapped.h"
 #include "core/printable.h"
 #include "safetensors/regular_file.h"
 
@@ -107,13 +108,10 @@ nlohmann::ordered_json remove_seal(const std::string& path, const std::string& t
 }
 
 nlohmann::ordered_json files_json(const std::vector<FileEntry>& files) {
-  Json list = Json::array();
-  for (const FileEntry& file : files) {
-    Json blocks = Json::array();
-    for (const Hash128& block : file.blocks) blocks.push_back(to_text(block));
-    list.push_back({{"name", file.name}, {"bytes", file.bytes}, {"blocks", std::move(blocks)}});
-  }
-  return list;
+  return mapped(files, [](const FileEntry& file) {
+    const auto blocks = mapped(file.blocks, [](const Hash128& block) { return to_text(block); });
+    return Json{{"name", file.name}, {"bytes", file.bytes}, {"blocks", blocks}};
+  });
 }
 
 std::vector<FileEntry> parse_files(const std::string& path, const nlohmann::ordered_json& files) {
