@@ -12,11 +12,6 @@
 namespace chimera::apps {
 namespace {
 
-struct CheckArguments {
-  CheckRequest request;
-  Format format = Format::Text;
-};
-
 void take_argument(ScheduleRequest& schedule) {
   const std::string name = schedule.name;
   // An existing file may have any name. A name of a schedule without such a file is generated.
@@ -39,7 +34,7 @@ void add_check(CLI::App& program, const Invocation&, int& exit_code) {
       "checks stashed weight versions.\n"
       "\nExit codes: 0 valid; 1 invalid; 2 the text is not a schedule.\n"
       "\nMore: docs/schedule_format.md");
-  auto options = std::make_shared<CheckArguments>();
+  auto options = std::make_shared<RequestArguments<CheckRequest>>();
   auto* name =
       command->add_option("NAME", options->request.schedule.name,
                           "name (`chimera schedules` lists all), or a JSON or CSV file; - reads standard input");

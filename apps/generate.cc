@@ -163,9 +163,7 @@ class Writer {
 
  private:
   [[nodiscard]] bool is_json() const { return job_.options.format == Format::Json; }
-  static void write(std::string_view text) {
-    if (!(std::cout << text << std::flush)) throw Error("standard output cannot be written");
-  }
+  static void write(std::string_view text) { write_output("", std::string(text)); }
 
   const GenerateJob& job_;
   bool any_ = false;  // whether a token of the prompt has been written

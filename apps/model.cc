@@ -14,12 +14,6 @@
 namespace chimera::apps {
 namespace {
 
-struct ModelArguments {
-  ModelRequest request;
-  Format format = Format::Text;
-  std::string output;
-};
-
 std::string print_model(const ModelAnswer& found, Format format) {
   if (format == Format::Json) return model_json(found.summary);
   if (format == Format::Costs) return costs_to_json(costs_of(found));
@@ -44,7 +38,7 @@ void add_model(CLI::App& program, const Invocation&, int&) {
       "memory of an op. --format costs writes a file for `chimera simulate --costs`; its unit of time is 10^9 FLOPs.\n"
       "\nPresets: " +
       fmt::format("{}", fmt::join(preset_names(), ", ")) + ".\n\nMore: docs/models.md");
-  auto options = std::make_shared<ModelArguments>();
+  auto options = std::make_shared<RequestArguments<ModelRequest>>();
   complete_names(command->add_option("NAME", options->request.model, "a preset, a TOML file, or a Hugging Face folder")
                      ->required(),
                  preset_names());

@@ -36,12 +36,9 @@ std::string as_comment(const std::string& text) {
   return comment;
 }
 
-struct PlanArguments {
-  PlanRequest request;
+struct PlanArguments : RequestArguments<PlanRequest> {
   std::int64_t run = 0;
   std::string data;  // text for measured runs; empty: random letters
-  Format format = Format::Text;
-  std::string output;
   std::string costs;
   std::string sbatch;
   std::int64_t ranks_of_node = 1;

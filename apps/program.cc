@@ -55,11 +55,6 @@ constexpr std::array kCommands = {add_schedules,  add_schedule,   add_check,    
                                   add_checkpoint, add_diagnose,   add_env,        add_launch,   add_top,
                                   add_compare,    add_completion, add_sweep,      add_demo,     add_reference};
 
-std::vector<std::string> subcommand_names(const CLI::App& program) {
-  const auto all = program.get_subcommands([](const CLI::App*) { return true; });
-  return mapped(all, [](const CLI::App* command) { return command->get_name(); });
-}
-
 // The innermost subcommand that has been parsed: `chimera checkpoint list` for its words.
 const CLI::App& chosen_command(const CLI::App& program) {
   const auto chosen = program.get_subcommands();
@@ -159,7 +154,8 @@ void require_fitting_place(const RankPlace& place, const std::vector<std::string
 
 /// Throws ConfigError for a missing or unknown subcommand below `command`, the word before `words`.
 void require_subcommand(const CLI::App& command, std::span<char*> words) {
-  const auto names = subcommand_names(command);
+  const auto all = command.get_subcommands([](const CLI::App*) { return true; });
+  const auto names = mapped(all, [](const CLI::App* each) { return each->get_name(); });
   if (names.empty()) return;
   if (words.empty()) reject("`{}` needs a subcommand: {}", full_command_name(command), fmt::join(names, ", "));
   const std::string word = words.front();

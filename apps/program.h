@@ -6,7 +6,6 @@
 // subcommand. It prints an error in one line and turns it into an exit code. Subcommands that run other subcommands
 // (`demo`, `sweep --train`) start the program again with run_this_program().
 
-
 #include "commands.h"
 
 namespace chimera::apps {

@@ -13,12 +13,9 @@
 namespace chimera::apps {
 namespace {
 
-struct ScheduleArguments {
-  DrawRequest request;
+struct ScheduleArguments : RequestArguments<DrawRequest> {
   ColorChoice color = ColorChoice::Auto;
-  Format format = Format::Text;
   bool communication = false;
-  std::string output;
 };
 
 std::string print_schedule(ScheduleArguments& options) {

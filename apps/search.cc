@@ -22,10 +22,7 @@
 namespace chimera::apps {
 namespace {
 
-struct SearchArguments {
-  SearchRequest request;
-  Format format = Format::Text;
-  std::string output;
+struct SearchArguments : RequestArguments<SearchRequest> {
   std::string record;  // name or file
 };
 

@@ -13,11 +13,8 @@
 namespace chimera::apps {
 namespace {
 
-struct SimulateArguments {
-  SimulateRequest request;
+struct SimulateArguments : RequestArguments<SimulateRequest> {
   ColorChoice color = ColorChoice::Auto;
-  Format format = Format::Text;
-  std::string output;
 };
 
 std::string print_simulation(SimulateArguments& options) {

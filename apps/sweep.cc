@@ -183,14 +183,11 @@ std::vector<SweepRow> train_rows(std::vector<SweepRow> rows, const SweepTraining
   return done;
 }
 
-struct SweepArguments {
-  SweepRequest request;
+struct SweepArguments : RequestArguments<SweepRequest> {
   std::string train;  // training data; empty: simulation only
-  std::string output;
   std::string chart;
   std::string value;
   std::string over;
-  Format format = Format::Text;
   CLI::Option* format_option = nullptr;
 
   [[nodiscard]] bool writes_file() const { return !output.empty() && output != "-"; }

@@ -148,26 +148,12 @@ void add_output_checks(CLI::App& app, const std::vector<CLI::Option*>& outputs, 
   });
 }
 
-std::ifstream open_input(const std::string& path) {
-  if (is_folder(path)) throw ConfigError(path + ": is a directory; give a file, or - for standard input");
-  std::ifstream file(path, std::ios::binary);
-  if (!file) reject("{}: cannot be read ({})", path, std::generic_category().message(errno));
-  return file;
-}
-
-void write_output(const std::string& path, const std::string& text) {
-  if (path.empty() || path == "-") {
-    std::cout << text << std::flush;
-    if (!std::cout) throw Error("standard output cannot be written");
-    return;
-  }
-  write_whole(path, text);
-}
-
 void write_output(const std::string& path, const std::string& text, Format format) {
+  if (!path.empty() && path != "-") return write_whole(path, text);
   // Only what a person reads on a terminal is fitted to its width. Without a terminal, the width is 0: unlimited.
   const bool fits = format == Format::Text && path.empty();
-  write_output(path, fits ? fitted(text, terminal_columns(STDOUT_FILENO)) : text);
+  std::cout << (fits ? fitted(text, terminal_columns(STDOUT_FILENO)) : text) << std::flush;
+  if (!std::cout) throw Error("standard output cannot be written");
 }
 
 }  // namespace chimera::apps

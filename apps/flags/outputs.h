@@ -5,7 +5,6 @@
 // replaces a file that exists only if --overwrite is given.
 
 #include <CLI/CLI.hpp>
-#include <fstream>
 
 #include "core/choices.h"
 
@@ -24,6 +23,14 @@ inline constexpr auto kNames<apps::Format> = in_order<apps::Format>("text", "jso
                                                                     "costs");
 
 namespace apps {
+
+/// Arguments of a command that answers a request.
+template <class Request>
+struct RequestArguments {
+  Request request;
+  Format format = Format::Text;
+  std::string output;  // of --output; empty: standard output
+};
 
 /// Adds --format with these choices under the heading Output; the first one is the default. Returns the option.
 CLI::Option* add_format(CLI::App& app, Format& format, const std::vector<Format>& formats);
@@ -50,13 +57,9 @@ void add_output_checks(CLI::App& app, const std::vector<CLI::Option*>& outputs,
                        const CLI::Option* continuing = nullptr);
 
 /// Writes `text` to the file `path`, or to standard output if `path` is empty or "-". A file is replaced atomically
-/// (write_whole() in core/files.h). Throws ConfigError if the file cannot be written, Error if standard output cannot.
-void write_output(const std::string& path, const std::string& text);
-/// Does the same for a format of this text. On a terminal, lines of Format::Text fit its width.
-void write_output(const std::string& path, const std::string& text, Format format);
-
-/// Opens a file for reading. Throws ConfigError if it is a folder or cannot be opened.
-[[nodiscard]] std::ifstream open_input(const std::string& path);
+/// (write_whole() in core/files.h). On a terminal, lines of Format::Text fit its width. Throws ConfigError if the file
+/// cannot be written, Error if standard output cannot.
+void write_output(const std::string& path, const std::string& text, Format format = Format::Json);
 
 }  // namespace apps
 
