@@ -76,6 +76,33 @@ void keep_top_p(at::Tensor& scores, double share) {
   scores.masked_fill_(at::empty_like(goes).scatter_(0, order, goes), kNever);
 }
 
+/// Changes the scores `logits` [V] by `rules`, in the order of transformers. `ids` are the prompt's `prompt_tokens` and
+/// the new tokens so far; `end_tokens` are those that the minimum lengths forbid. Returns [V]. Throws Error if the
+/// highest score is not finite.
+at::Tensor with_rules(const at::Tensor& logits, const ScoreRules& rules, const TokenIds& ids, std::size_t prompt_tokens,
+                      const std::vector<std::int64_t>& end_tokens) {
+  const at::Tensor scores = rounded(logits).clone();
+  float* const values = scores.data_ptr<float>();
+  const auto forbid = [&](std::int64_t token) {
+    if (token < scores.numel()) values[token] = static_cast<float>(kNever);
+  };
+  const auto penalty = static_cast<float>(rules.repetition_penalty);
+  for (const TokenId id : penalty == 1 ? std::set<TokenId>() : std::set<TokenId>(ids.begin(), ids.end())) {
+    // A penalty above 1 makes the token less likely whatever the sign of its score.
+    values[id] = values[id] < 0 ? values[id] * penalty : values[id] / penalty;
+  }
+  if (rules.no_repeat_ngram_size > 0) {
+    forbid_repeats(forbid, ids, static_cast<std::size_t>(rules.no_repeat_ngram_size));
+  }
+  forbid_words(forbid, rules, ids, end_tokens);
+  const auto tokens = std::ssize(ids);
+  const auto new_tokens = tokens - static_cast<std::int64_t>(prompt_tokens);
+  if (tokens < rules.min_length || new_tokens < rules.min_new_tokens) std::ranges::for_each(end_tokens, forbid);
+  std::ranges::for_each(rules.suppress_tokens, forbid);
+  if (new_tokens == 0) std::ranges::for_each(rules.begin_suppress_tokens, forbid);
+  return scores;
+}
+
 }  // namespace
 
 std::string ContinuedText::push(TokenId id) { return take(decoder_.push(id), false); }
@@ -113,30 +140,6 @@ at::Tensor token_probabilities(const at::Tensor& logits, const SamplingOptions& 
   keep_top_k(scores, options.top_k);
   keep_top_p(scores, options.top_p);
   return scores.softmax(0);
-}
-
-at::Tensor with_rules(const at::Tensor& logits, const ScoreRules& rules, const TokenIds& ids, std::size_t prompt_tokens,
-                      const std::vector<std::int64_t>& end_tokens) {
-  const at::Tensor scores = rounded(logits).clone();
-  float* const values = scores.data_ptr<float>();
-  const auto forbid = [&](std::int64_t token) {
-    if (token < scores.numel()) values[token] = static_cast<float>(kNever);
-  };
-  const auto penalty = static_cast<float>(rules.repetition_penalty);
-  for (const TokenId id : penalty == 1 ? std::set<TokenId>() : std::set<TokenId>(ids.begin(), ids.end())) {
-    // A penalty above 1 makes the token less likely whatever the sign of its score.
-    values[id] = values[id] < 0 ? values[id] * penalty : values[id] / penalty;
-  }
-  if (rules.no_repeat_ngram_size > 0) {
-    forbid_repeats(forbid, ids, static_cast<std::size_t>(rules.no_repeat_ngram_size));
-  }
-  forbid_words(forbid, rules, ids, end_tokens);
-  const auto tokens = std::ssize(ids);
-  const auto new_tokens = tokens - static_cast<std::int64_t>(prompt_tokens);
-  if (tokens < rules.min_length || new_tokens < rules.min_new_tokens) std::ranges::for_each(end_tokens, forbid);
-  std::ranges::for_each(rules.suppress_tokens, forbid);
-  if (new_tokens == 0) std::ranges::for_each(rules.begin_suppress_tokens, forbid);
-  return scores;
 }
 
 std::int64_t choose_token(const at::Tensor& logits, const SamplingOptions& options, double uniform) {

@@ -59,12 +59,6 @@ void require_valid(const SamplingOptions& options);
 /// token_probabilities() does.
 [[nodiscard]] std::int64_t choose_token(const at::Tensor& logits, const SamplingOptions& options, double uniform);
 
-/// Changes the scores `logits` [V] by `rules`, in the order of transformers. `ids` are the prompt's `prompt_tokens` and
-/// the new tokens so far; `end_tokens` are those that the minimum lengths forbid. Returns [V]. Throws Error if the
-/// highest score is not finite.
-[[nodiscard]] at::Tensor with_rules(const at::Tensor& logits, const ScoreRules& rules, const TokenIds& ids,
-                                    std::size_t prompt_tokens, const std::vector<std::int64_t>& end_tokens);
-
 /// How a prompt is continued.
 struct ContinuationOptions {
   SamplingOptions sampling;

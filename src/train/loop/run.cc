@@ -114,11 +114,6 @@ std::string tensor_memory(const JobShape& job, RankId rank, Transport& transport
                      fmt::join(mapped(bytes, [](const auto& peak) { return peak.front(); }), ", "));
 }
 
-void say_saved(const std::string& folder) {
-  print_message("ended by a signal; step {} is saved in {}, --resume auto continues from it", list_steps(folder).back(),
-                folder);
-}
-
 std::optional<StopSignals> stop_signals(const std::string& folder, StopSignals::Second second) {
   if (folder.empty()) return std::nullopt;
   return std::optional<StopSignals>(std::in_place, second);
@@ -223,7 +218,11 @@ bool train_as(const Job& job, RankId rank, Transport& transport, std::optional<M
       throw Error(fmt::format("--checkpoint {}: the last step is not saved", job.options.checkpoint.folder));
     note_progress({RankProgress::Phase::Ending});
     if (speaks && run.is_whole) output().write(end_of_run_text(job, exported));
-    if (speaks && !run.is_whole) say_saved(job.options.checkpoint.folder);
+    if (speaks && !run.is_whole) {
+      const std::string& folder = job.options.checkpoint.folder;
+      print_message("ended by a signal; step {} is saved in {}, --resume auto continues from it",
+                    list_steps(folder).back(), folder);
+    }
     return run.is_whole;
   } catch (const ConfigError& error) {
     op = trainer ? trainer->current() : "start-up";
@@ -241,7 +240,7 @@ constexpr std::chrono::milliseconds kPlacedPatience = std::chrono::minutes(30);
 /// Threads that start later, those of c10d and NCCL too, inherit the cores.
 void bind_near_gpu(const TrainOptions& options, RankId launched) {
   if (!uses_gpu(options)) return;
-  const int gpu = gpu_of(options, launched);
+  const int gpu = device_of(options, launched).index();
   (void)bind_to_cores(cores_near(accelerator().traits(gpu).pci));
 }
 
@@ -258,6 +257,29 @@ std::unique_ptr<Transport> connect_once(const Job& job, const RankEnvironment& r
             .start_up_timeout = rank.placed || rank.remote ? to_milliseconds(job.options.recovery.rendezvous_seconds)
                                                            : kGlooDefaultTimeout,
             .breaker = breaks ? std::make_shared<ConnectionBreaker>() : nullptr});
+}
+
+/// Scope in which the activities of the calling thread are recorded as activities of `rank`. Here and below, `folder`
+/// is TrainOptions::flight_folder(); empty: nothing is recorded.
+class FlightRecordingScope {
+ public:
+  FlightRecordingScope(const std::string& folder, int rank) {
+    const auto record = [&] {
+      recorder_.emplace(flight_path(folder, rank));
+      set_flight_recorder(&*recorder_);
+    };
+    try_flight(folder, record, fmt::format("rank {}: ", rank));
+  }
+  FlightRecordingScope& operator=(FlightRecordingScope&&) = delete;
+  ~FlightRecordingScope() { set_flight_recorder(nullptr); }
+
+ private:
+  std::optional<FlightRecorder> recorder_;
+};
+
+/// Writes the verdict. If there is none, because the run has succeeded, removes the folder.
+void end_own_flight(const std::string& folder, const std::optional<FlightVerdict>& verdict) {
+  try_flight(folder, [&] { verdict ? write_verdict(folder, *verdict) : remove_flight(folder); });
 }
 
 /// Exits at once. Only rank 0, or a rank per host if rank 0 is silent, prints the reason.

@@ -64,7 +64,10 @@ class TraceWriter {
       // write_group() collects sums and transfers of all steps per rank; write_lanes() then writes them.
       for (std::size_t g = 0; g < groups.size(); ++g) write_group(groups[g], next - groups[g].start);
     }
-    for (std::int64_t rank = 0; rank < job_.num_ranks(); ++rank) write_lanes(RankId(rank));
+    for (RankId rank(0); rank.value() < job_.num_ranks(); rank = RankId(rank.value() + 1)) {
+      write_lanes(TraceProcess::AllReduces, rank, sums_[rank.index()]);
+      write_lanes(TraceProcess::Transfers, rank, transfers_[rank.index()]);
+    }
     if (changes.empty()) return events_.text();
     events_.name(TraceProcess::Order, {0, "order of ops"});
     const MeasuredStep& last = steps_.back().front();
@@ -125,11 +128,6 @@ class TraceWriter {
            fmt::format(R"("from":"{}","to":"{}","awaited":{},"step":{})", frame.tracks[transfer.from].name,
                        frame.tracks[transfer.to].name, frame.start + transfer.awaited, step.step + 1)});
     }
-  }
-
-  void write_lanes(RankId rank) {
-    write_lanes(TraceProcess::AllReduces, rank, sums_[rank.index()]);
-    write_lanes(TraceProcess::Transfers, rank, transfers_[rank.index()]);
   }
 
   void write_lanes(TraceProcess process, RankId rank, std::vector<Interval>& intervals) {

@@ -1,7 +1,5 @@
 #include "train/observe/own_flight.h"
 
-#include <fmt/format.h>
-
 namespace chimera {
 
 FlightJob flight_job(const JobShape& job, const PlannedTimes& planned) {
@@ -20,20 +18,6 @@ FlightJob flight_job(const JobShape& job, const PlannedTimes& planned) {
     for (RankId& rank : members) rank = job.launched_rank(rank);
   }
   return flight;
-}
-
-FlightRecordingScope::FlightRecordingScope(const std::string& folder, int rank) {
-  const auto record = [&] {
-    recorder_.emplace(flight_path(folder, rank));
-    set_flight_recorder(&*recorder_);
-  };
-  try_flight(folder, record, fmt::format("rank {}: ", rank));
-}
-
-FlightRecordingScope::~FlightRecordingScope() { set_flight_recorder(nullptr); }
-
-void end_own_flight(const std::string& folder, const std::optional<FlightVerdict>& verdict) {
-  try_flight(folder, [&] { verdict ? write_verdict(folder, *verdict) : remove_flight(folder); });
 }
 
 }  // namespace chimera

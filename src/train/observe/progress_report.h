@@ -113,9 +113,6 @@ class Progress {
   std::jthread watcher_;  // last member, because it uses the others
 };
 
-/// Returns `data: 3 files, 1.14 M tokens for training, 60 k for validation`.
-[[nodiscard]] std::string data_line(const Corpus& corpus);
-
 /// Returns lines about model, schedule and data, and a picture of the schedule if it has several workers, at most 16
 /// stages and at most 32 micro-batches.
 [[nodiscard]] std::string describe(const Job& job);

@@ -51,9 +51,14 @@ std::string explain_difference(const JobShape& job, const PlannedTimes& times, c
   return text + fmt::format("  {}\n", fmt::join(slow_causes(analyze_speed(job, times, run, cores)), "\n  "));
 }
 
-double rest_of(double step_seconds, const SpeedParts& parts) {
-  // Parts are means and the step is a median, so their sum may exceed it a little.
-  return std::max(0.0, step_seconds - parts.ops - parts.messages - parts.sums - parts.ranks - parts.updates);
+SpeedParts parts_of(double step_seconds, double ops, const WaitTimes& waits, double updates) {
+  const double rest = step_seconds - ops - waits.messages - waits.sums - waits.ranks - updates;
+  return {.ops = ops,
+          .messages = waits.messages,
+          .sums = waits.sums,
+          .ranks = waits.ranks,
+          .updates = updates,
+          .rest = std::max(0.0, rest)};
 }
 
 void add_ranks(const RunSummary& run, SpeedAnalysis& report) {
@@ -75,12 +80,9 @@ void add_ranks(const RunSummary& run, SpeedAnalysis& report) {
     RankSpeed& rank = report.ranks.emplace_back();
     rank.rank = static_cast<int>(r);
     rank.elsewhere = share * seconds_elsewhere(ops, r);
-    rank.parts = {.messages = times.waits.messages,
-                  .sums = times.waits.sums,
-                  .ranks = times.waits.ranks,
-                  .updates = times.optimizer_seconds};
-    for (const auto& [key, op] : ops[r]) rank.parts.ops += share * op.seconds;
-    rank.parts.rest = rest_of(run.step_seconds, rank.parts);
+    double seconds = 0;
+    for (const auto& [key, op] : ops[r]) seconds += share * op.seconds;
+    rank.parts = parts_of(run.step_seconds, seconds, times.waits, times.optimizer_seconds);
   }
 }
 
@@ -139,12 +141,7 @@ SpeedAnalysis analyze_speed(const JobShape& job, const PlannedTimes& planned, co
                        .others_share = run.others_share,
                        .busiest_other = run.busiest_other,
                        .profile = planned.by,
-                       .parts = {.ops = run.compute_seconds,
-                                 .messages = run.waits.messages,
-                                 .sums = run.waits.sums,
-                                 .ranks = run.waits.ranks,
-                                 .updates = run.optimizer_seconds}};
-  report.parts.rest = rest_of(run.step_seconds, report.parts);
+                       .parts = parts_of(run.step_seconds, run.compute_seconds, run.waits, run.optimizer_seconds)};
   for (std::int64_t stage = 0; stage < run.op_times.num_stages(); ++stage) {
     for (std::size_t index = 0; index < kOpKinds; ++index) {
       const auto kind = static_cast<OpKind>(index);

@@ -7,10 +7,6 @@
 
 namespace chimera {
 
-int gpu_of(const TrainOptions& options, RankId launched) {
-  return static_cast<int>(device_of(options, launched).index());
-}
-
 std::unique_ptr<Transport> open_transport(const Job& job, Endpoint end) {
   // Only ranks that exchange messages are connected: of 64 ranks in a pipeline, most pairs never do.
   const std::vector<RankPair> pairs = communicating_pairs(job, job.options);
@@ -27,7 +23,7 @@ std::unique_ptr<Transport> open_transport(const Job& job, Endpoint end) {
   }
   return accelerator().connect({.rank = static_cast<int>(end.rank.value()),
                                 .world_size = static_cast<int>(job.num_ranks()),
-                                .gpu = gpu_of(job.options, job.launched_rank(end.rank)),
+                                .gpu = device_of(job.options, job.launched_rank(end.rank)).index(),
                                 .rendezvous = std::move(end.rendezvous),
                                 .groups = job.rank_groups(),
                                 .pairs = pairs,

@@ -23,10 +23,6 @@ struct Endpoint {
   std::shared_ptr<ConnectionBreaker> breaker;  // May be null
 };
 
-/// Returns the index of a rank's GPU among those that its process sees, as device_of() does. `launched` is the rank's
-/// number at the launch. Only for jobs on GPUs.
-[[nodiscard]] int gpu_of(const TrainOptions& options, RankId launched);
-
 /// Connects the rank. Collective over all ranks of the job. Throws as connect_gloo() or Accelerator::connect() does.
 [[nodiscard]] std::unique_ptr<Transport> open_transport(const Job& job, Endpoint end);
 

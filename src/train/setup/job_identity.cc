@@ -150,6 +150,24 @@ Json model_section(const ModelConfig& model) {
   return section;
 }
 
+/// Returns the XXH3 hash of mixture shares and of all data files (content_hash()).
+std::uint64_t data_hash(const Corpus& corpus) {
+  Hash hash;
+  for (const Split split : {Split::Train, Split::Validation}) {
+    for (const TokenView& source : corpus.split(split).sources) hash.add(source.size());
+    for (const std::int64_t share : corpus.split(split).mixture.shares()) hash.add(share);
+  }
+  // 40 GB take a minute to read, 64 MiB a tenth of a second. Samples are shared out by size.
+  const std::int64_t bytes = bytes_of_data(corpus);
+  for (const DataFile* file : corpus.opened.files) {
+    // Each file gets at least one sample, so that a change of a small file shows as well. 0 means all bytes.
+    const std::int64_t samples = bytes > kHashedWhole ? 1 + file->size() / (bytes / (kHashedWhole / kHashedBlock)) : 0;
+    // A slow disk is no hang.
+    hash.add(content_hash(*file, samples, [] { note_progress({RankProgress::Phase::StartUp}); }));
+  }
+  return hash.value();
+}
+
 Json data_section(const Corpus& corpus, const DataOptions& data, std::int64_t mini_batch) {
   return {
       {bytes_of_data(corpus) > kHashedWhole ? kSampledContent : kContent, fmt::format("{:016x}", data_hash(corpus))},
@@ -200,23 +218,6 @@ void compare(const std::string& name, const Json& there, const Json& here, std::
 }
 
 }  // namespace
-
-std::uint64_t data_hash(const Corpus& corpus) {
-  Hash hash;
-  for (const Split split : {Split::Train, Split::Validation}) {
-    for (const TokenView& source : corpus.split(split).sources) hash.add(source.size());
-    for (const std::int64_t share : corpus.split(split).mixture.shares()) hash.add(share);
-  }
-  // 40 GB take a minute to read, 64 MiB a tenth of a second. Samples are shared out by size.
-  const std::int64_t bytes = bytes_of_data(corpus);
-  for (const DataFile* file : corpus.opened.files) {
-    // Each file gets at least one sample, so that a change of a small file shows as well. 0 means all bytes.
-    const std::int64_t samples = bytes > kHashedWhole ? 1 + file->size() / (bytes / (kHashedWhole / kHashedBlock)) : 0;
-    // A slow disk is no hang.
-    hash.add(content_hash(*file, samples, [] { note_progress({RankProgress::Phase::StartUp}); }));
-  }
-  return hash.value();
-}
 
 Fingerprint fingerprint(const Job& job) {
   const TrainOptions& o = job.options;

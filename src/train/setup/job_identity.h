@@ -13,9 +13,6 @@
 
 namespace chimera {
 
-/// Returns the XXH3 hash of mixture shares and of all data files (content_hash()).
-[[nodiscard]] std::uint64_t data_hash(const Corpus& corpus);
-
 /// The entry of a fingerprint that names the checkpoint a job resumes from.
 inline constexpr const char* kResumeFlag = "--resume";
 
