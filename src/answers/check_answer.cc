@@ -22,9 +22,8 @@ namespace {
 constexpr ChannelDiscipline kDisciplines[] = {ChannelDiscipline::PerDirection, ChannelDiscipline::SerialPair};
 
 void add(const std::vector<Violation>& violations, CheckResult& report, bool are_notes = false) {
-  for (const Violation& violation : violations) {
+  for (const Violation& violation : violations)
     report.findings.push_back({"schedule", violation, excerpt(report.schedule, violation.places), are_notes});
-  }
 }
 
 void add_programs(CheckResult& report, Pairs pairs) {
@@ -33,9 +32,8 @@ void add_programs(CheckResult& report, Pairs pairs) {
     const auto violations = check(program, discipline);
     const std::string level =
         fmt::format("program, {}{}", to_text(discipline), pairs == Pairs::Together ? ", pairs together" : "");
-    for (const Violation& violation : violations) {
+    for (const Violation& violation : violations)
       report.findings.push_back({level, violation, excerpt(program, violation.places)});
-    }
     // Only a program without violations has a number of receives to report.
     if (violations.empty()) report.proofs.push_back({level, peak_posted_receives(program)});
   }
@@ -129,10 +127,9 @@ CheckResult check_everything(Schedule schedule, const Limits& limits, bool stric
 std::string check_text(const CheckResult& result) {
   const Schedule& schedule = result.schedule;
   std::string text;
-  for (const Finding& finding : result.findings) {
+  for (const Finding& finding : result.findings)
     text += fmt::format("{} ({}): {}\n{}", finding.is_note ? "note" : "violation", finding.level,
                         finding.violation.message, finding.excerpt);
-  }
   if (!result.is_valid()) {
     const std::size_t violations = result.num_violations();
     return text + fmt::format("invalid: {}{}\n", counted(violations, "violation"),
@@ -162,12 +159,10 @@ std::string check_json(const CheckResult& result) {
                                  {"name", result.schedule.name},
                                  {"violations", nlohmann::ordered_json::array()},
                                  {"notes", nlohmann::ordered_json::array()}};
-  for (const Finding& finding : result.findings) {
+  for (const Finding& finding : result.findings)
     json[finding.is_note ? "notes" : "violations"].push_back(finding_json(finding));
-  }
-  if (result.waits) {
+  if (result.waits)
     json["receive_waits"] = {{"worker", result.waits->worker.value()}, {"beside_an_op", result.waits->mean_waiting}};
-  }
   return json_report(json);
 }
 

@@ -132,9 +132,8 @@ std::vector<CostRequest> CostRequest::combinations() const {
 
 CostModel CostRequest::given_costs(const Schedule& schedule) const {
   const bool split = input_gradient || weight_gradient;
-  if (refuses_unused && input_gradient.has_value() != weight_gradient.has_value()) {
+  if (refuses_unused && input_gradient.has_value() != weight_gradient.has_value())
     reject("--input-gradient and --weight-gradient come together");
-  }
   if (split && backward) reject("give --backward, or --input-gradient and --weight-gradient, not both");
   // Without other times, a backward is half input gradients and half weight gradients, as in a linear layer.
   const double half = backward.value_or(2) / 2;

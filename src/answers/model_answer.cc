@@ -133,9 +133,8 @@ Json stage_json(const StageLayers& layers, const StageFootprint& stage) {
                {"activations_bytes", stage.memory.activations},
                {"boundary_bytes", stage.memory.boundary},
                {"deferred_bytes", stage.memory.deferred.value_or(stage.memory.activations)}});
-  for (const OpKind kind : {OpKind::Forward, OpKind::Backward, OpKind::BackwardInput, OpKind::BackwardWeight}) {
+  for (const OpKind kind : {OpKind::Forward, OpKind::Backward, OpKind::BackwardInput, OpKind::BackwardWeight})
     json["working_set_bytes"][std::string(1, letter(kind))] = stage.working_set(kind);
-  }
   return json;
 }
 

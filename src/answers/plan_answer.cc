@@ -288,10 +288,9 @@ std::string error_text(const PlanAnalysis& report) {
         "kernels that fitted nothing)\n",
         100 * errors->median, least, most, errors->runs, to_text(machine.kernels));
   }
-  if (machine.has_device()) {
+  if (machine.has_device())
     return fmt::format("expected error of a step time: unknown, as no run of {} kernels tests this profile\n",
                        to_text(machine.kernels));
-  }
   const double error = machine.expected_error;
   if (error == 0) return "expected error of a step time: unknown (build/benchmarks/fit adds it to a profile)\n";
   return fmt::format("expected error of a step time: {:.1f} %\n", 100 * error);

@@ -83,10 +83,9 @@ std::vector<std::string> assumptions_of(const PlanRequest& request, const PlanPr
   for (const std::string& source : problem.machine.sources) {
     if (source.starts_with("Assumed: ")) assumed.push_back("assumed: " + source.substr(9));
   }
-  if (request.offload.rule != StageRule::None && problem.machine.host_bandwidth == 0) {
+  if (request.offload.rule != StageRule::None && problem.machine.host_bandwidth == 0)
     assumed.push_back(fmt::format("assumed: {:g} GB/s between a device and host memory (host_bandwidth of the profile)",
                                   kHostBandwidth / 1e9));
-  }
   return assumed;
 }
 

@@ -27,9 +27,8 @@ Drawing answer(const DrawRequest& request) {
     return simulate(schedule, CostRequest().costs_of(schedule)).makespan;
   });
   const Schedule healthy = asked.make_valid(make, request.pairs);
-  if (request.data_parallel > 1 && !request.lost.is_given()) {
+  if (request.data_parallel > 1 && !request.lost.is_given())
     reject("--data-parallel needs --without or --slow: all groups run the same schedule");
-  }
   Drawing drawing;
   FollowedSchedule followed = request.lost.apply_to(
       healthy, request.data_parallel, [](const Schedule& schedule) { return CostRequest().costs_of(schedule); });

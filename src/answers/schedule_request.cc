@@ -27,9 +27,8 @@ std::string summary_of(const FollowedCosts& found, std::int64_t workers, std::in
       found.kept_makespan ? fmt::format("order kept: {:.6g}", *found.kept_makespan)
                           : fmt::format("workers / survivors: {:.2f}", all / (all - static_cast<double>(lost))),
       lost > 0 ? "survivor" : "worker", found.bound, found.peak_in_flight);
-  for (const ExtraCopy& copy : found.copies) {
+  for (const ExtraCopy& copy : found.copies)
     text += fmt::format("extra copy: stage {} on worker {}\n", copy.stage.value(), copy.worker.value());
-  }
   return text;
 }
 

@@ -86,9 +86,8 @@ SearchProblem problem_of(const SearchRequest& request, const SearchLayout& layou
   if (limits.max_in_flight) problem.limits.push_back(limit_in_flight(layout, *limits.max_in_flight, "--max-in-flight"));
   // Bytes of stages come from the request or, for `memory` alone, from the cost file.
   if (limits.memory && !limits.activation_bytes && !limits.weight_bytes) {
-    if (problem.costs.memory.empty()) {
+    if (problem.costs.memory.empty())
       reject("search: --memory needs --activation-bytes and --weight-bytes, or --costs FILE with `memory`");
-    }
     problem.limits.push_back(limit_memory(layout, *limits.memory, problem.costs, "--memory"));
   } else if (const auto memory = limits.limits().memory) {
     problem.limits.push_back(
@@ -160,9 +159,8 @@ std::string placement_text(const Schedule& schedule) {
 }  // namespace
 
 SearchLayout search_layout_of(const Schedule& schedule) {
-  if (schedule.updates || schedule.micro_batch_scale != 1) {
+  if (schedule.updates || schedule.micro_batch_scale != 1)
     reject("search: only synchronous schedules of full micro-batches can be searched");
-  }
   if (schedule.groups > 1) reject("search: a schedule of several groups cannot be searched");
   return layout_of(schedule);
 }
@@ -236,16 +234,14 @@ SearchAnswer answer(const SearchRequest& request, const std::function<void(const
 std::string search_text(const SearchAnswer& answer, const TextStyle& style) {
   const SearchResult& result = answer.result;
   std::string text;
-  if (num_ops(result.schedule) <= kMaxDrawnOps) {
+  if (num_ops(result.schedule) <= kMaxDrawnOps)
     text = to_text(result.schedule, simulate(result.schedule, answer.costs), style) + "\n";
-  }
   text += fmt::format("makespan {:.6g}, lower bound {:.6g}, gap {:.2f} %{}\n", result.makespan, result.lower_bound,
                       100 * result.gap, result.gap == 0 ? " (optimal)" : "");
   text += fmt::format("peak in flight {:.6g} stage units, found by {}\n\n", result.peak_in_flight, result.origin);
   text += fmt::format("{:>10} {:>15}  {}\n", "makespan", "peak in flight", "found by");
-  for (const ParetoPoint& point : result.pareto) {
+  for (const ParetoPoint& point : result.pareto)
     text += fmt::format("{:>10.6g} {:>15.6g}  {}\n", point.makespan, point.peak_in_flight, point.origin);
-  }
   if (answer.placement == kAnyPlacement) {
     return text + fmt::format("\n{} searched; the best:\n{}", counted(answer.placements.size(), "placement"),
                               placement_text(result.schedule));

@@ -31,10 +31,9 @@ Timeline timeline_of(const Schedule& schedule, const CostModel& costs, const Sim
   // The simulation has one of W equal groups, which gets its part of the cores.
   if (request.cores)
     shared.cores = static_cast<double>(*request.cores) / static_cast<double>(request.costs.data_parallel);
-  if (!request.contention.empty()) {
+  if (!request.contention.empty())
     shared.contention = {
         .ops_by_sums = request.contention[0], .sums_by_ops = request.contention[1], .transfers = request.contention[2]};
-  }
   return simulate(schedule, costs, {.steps = request.steps, .cores = shared});
 }
 
@@ -172,9 +171,8 @@ std::string as_text(const Panel& panel, const TextStyle& style) {
   text += fmt::format("\nmakespan {:.6g}, bubble ratio {:.4f}, lower bound {:.6g}\n", timeline.makespan,
                       timeline.bubble_ratio, timeline.lower_bound);
   text += fmt::format("inner bubble {:.6g}, makespan bubble {:.6g}\n", timeline.inner_bubble, timeline.makespan_bubble);
-  if (timeline.makespan > timeline.ops_end) {
+  if (timeline.makespan > timeline.ops_end)
     text += fmt::format("all-reduces and updates add {:.6g} after the last op\n", timeline.makespan - timeline.ops_end);
-  }
   text += steps_as_text(timeline) + critical_path_as_text(panel);
   text += workers_as_text(panel);
   return text + causes_as_text(timeline, panel.explanation);

@@ -162,9 +162,8 @@ class Sweeper {
       return !given.is_given() || given.axis->get(lists) == given.values.front();
     };
     if (!std::ranges::all_of(sweep_.shape.axes, is_first)) return;  // duplicate
-    if (lists.stages != 0 && (lists.stages != own.stages || lists.micro_batches != own.micro_batches)) {
+    if (lists.stages != 0 && (lists.stages != own.stages || lists.micro_batches != own.micro_batches))
       return leave_out(path, fmt::format("has D = {} and N = {}", own.stages, own.micro_batches));
-    }
     std::string reason;
     auto row = try_row(path, nullptr, own, times, schedule, reason);
     if (!row) return leave_out(path, reason);

@@ -150,10 +150,9 @@ void check_rotary_positions(const ModelConfig& config) {
   check_number(config, "low_frequency_factor", scaling.low_frequency_factor, 1e-6, kMax);
   check_number(config, "high_frequency_factor", scaling.high_frequency_factor, 1e-6, kMax);
   check_size(config, "original_positions", scaling.original_positions, kLargestSize);
-  if (scaling.high_frequency_factor <= scaling.low_frequency_factor) {
+  if (scaling.high_frequency_factor <= scaling.low_frequency_factor)
     refuse(config, fmt::format("high_frequency_factor {} must be above low_frequency_factor {}",
                                scaling.high_frequency_factor, scaling.low_frequency_factor));
-  }
 }
 
 void check_heads(const ModelConfig& config) {
@@ -339,9 +338,8 @@ void require_valid(const ModelConfig& config) {
   double parameters = 0;
   for (const ParameterSpec& spec : embedding_parameters(config)) parameters += static_cast<double>(spec.count());
   for (const ParameterSpec& spec : head_parameters(config)) parameters += static_cast<double>(spec.count());
-  for (const ParameterSpec& spec : block_parameters(config, 0)) {
+  for (const ParameterSpec& spec : block_parameters(config, 0))
     parameters += static_cast<double>(spec.count()) * static_cast<double>(config.layers);
-  }
   if (parameters > kMaxParameters) {
     refuse(config, fmt::format("{:.3g} parameters are more than the {:.0e} that can be counted; choose smaller sizes",
                                parameters, kMaxParameters));

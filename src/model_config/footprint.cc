@@ -32,16 +32,14 @@ void check(const ModelConfig& config, const Workload& workload) {
   positive("bytes of an element of hidden states", workload.compute_bytes);
   positive("number of ranks that share the layers", workload.tensor_parallel);
   positive("bytes of an element of weights", workload.weight_bytes);
-  if (workload.optimizer_bytes < 0) {
+  if (workload.optimizer_bytes < 0)
     reject("the bytes of optimizer state must be at least 0, not {}", workload.optimizer_bytes);
-  }
   if (workload.slices > workload.sequence) {
     reject("a sequence of {} tokens has no {} slices; use fewer", workload.sequence, workload.slices);
   }
-  if (workload.sequence > config.positions) {
+  if (workload.sequence > config.positions)
     reject("model '{}': a sequence of {} tokens is longer than its {} positions", config.name, workload.sequence,
            config.positions);
-  }
   require_within_window(config, workload.sequence);
 }
 
@@ -586,9 +584,8 @@ StageMemory kept_between_steps(const ModelConfig& config, const StageLayers& sta
   const double second_sum = two_uses ? as_real(held_count({tied_parameter(config)}, place)) : 0;
   StageMemory memory;
   memory.weights = weight_bytes * parameters;
-  if (workload.compute_bytes != workload.weight_bytes) {
+  if (workload.compute_bytes != workload.weight_bytes)
     memory.weights += as_real(workload.compute_bytes) * copied_parameters(config, stage, workload);
-  }
   memory.gradients = weight_bytes * (parameters + second_sum);
   memory.optimizer = as_real(workload.optimizer_bytes) * parameters;
   if (workload.matrix_optimizer_bytes) {

@@ -61,9 +61,8 @@ Specs gpt2_block(const ModelConfig& config, std::int64_t layer) {
 Specs bert_block(const ModelConfig& config, std::int64_t layer) {
   const std::int64_t hidden = config.hidden;
   LayerSpecs block{fmt::format("bert.encoder.layer.{}.", layer)};
-  for (const char* projection : {"query", "key", "value"}) {
+  for (const char* projection : {"query", "key", "value"})
     block.add_linear(fmt::format("attention.self.{}", projection), hidden, hidden);
-  }
   block.add_linear("attention.output.dense", hidden, hidden);
   block.add_norm("attention.output.LayerNorm", hidden);
   block.add_linear("intermediate.dense", hidden, config.feed_forward);
@@ -166,9 +165,8 @@ ParameterSpec tied_parameter(const ModelConfig& config) { return embedding_param
 std::vector<ParameterSpec> stage_parameters(const ModelConfig& config, const StageLayers& stage) {
   Specs specs;
   if (stage.embedding) append(specs, embedding_parameters(config));
-  for (std::int64_t layer = stage.first_layer; layer < stage.end_layer; ++layer) {
+  for (std::int64_t layer = stage.first_layer; layer < stage.end_layer; ++layer)
     append(specs, block_parameters(config, layer));
-  }
   if (stage.head) append(specs, head_parameters(config));
   if (config.tied && stage.head && !stage.embedding) specs.push_back(tied_parameter(config));
   return specs;

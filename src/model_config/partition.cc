@@ -40,9 +40,8 @@ std::vector<StageLayers> explicit_partition(const std::vector<std::int64_t>& cou
     const std::int64_t count = counts[static_cast<std::size_t>(stage)];
     if (count < 1) reject("{}: {} layers on stage {}; each stage needs at least one", listed(), count, stage);
     // Compared before it is added, because a sum of the user's numbers could overflow.
-    if (count > layers - first) {
+    if (count > layers - first)
       reject("{}: up to stage {} more layers than the {} of the model", listed(), stage, layers);
-    }
     partition.push_back({first, first + count, stage == 0, stage == stages - 1});
     first += count;
   }

@@ -52,9 +52,8 @@ void require_cuttable(const PlanProblem& problem, const std::vector<std::int64_t
       reject("--slices {}: {} attends to later tokens, so only whole sequences can run; leave it out", k,
              problem.layers.empty() ? "model " + problem.model.name : "a user's model");
     }
-    if (k > problem.workload.sequence) {
+    if (k > problem.workload.sequence)
       reject("--slices {}: a sequence has only {} tokens", k, problem.workload.sequence);
-    }
   }
 }
 
@@ -89,10 +88,9 @@ class Enumeration {
     const std::int64_t share = problem_.mini_batch / groups;
     for (const std::int64_t size : divisors(share)) {
       if (!allows(options_.given.micro_batch_sizes, size)) continue;
-      for (const ReplicaLayout layout : layouts(tensor, depth, groups)) {
+      for (const ReplicaLayout layout : layouts(tensor, depth, groups))
         add({.data_parallel = groups, .micro_batch_size = size, .tensor_parallel = tensor, .replica_layout = layout},
             depth, share / size);
-      }
     }
   }
 
@@ -199,10 +197,9 @@ std::string describe(const GivenConfiguration& given, const StageChoice& recompu
         "would do",
         problem.workers, problem.workers, problem.mini_batch, problem.model.layers, problem.model.name, fewer);
   }
-  if (options.partition.rule == PartitionRule::Listed) {
+  if (options.partition.rule == PartitionRule::Listed)
     reject("--partition {}: no schedule cuts the model for {} workers into so many stages", to_text(options.partition),
            problem.workers);
-  }
   const std::string asked = describe(options.given, options.recompute, options.offload);
   if (!asked.empty()) refuse_given(problem, options, asked);
   reject(

@@ -65,9 +65,8 @@ double distance(const MachineProfile& machine, const LayerTimes& layer, const Mo
   const double ratio =
       measured > 0 && asked > 0 ? asked / measured : as_real(model.hidden) / as_real(layer.model.hidden);
   double sum = std::abs(std::log(ratio));
-  if (layer.sequence != workload.sequence) {
+  if (layer.sequence != workload.sequence)
     sum += kOtherSequence * (1 + std::abs(std::log(as_real(workload.sequence) / as_real(layer.sequence))));
-  }
   // The penalties order the differences that work does not show: another type of numbers is the worst.
   if (!equal_sizes(layer.model, model, layer.kind)) sum += kOtherSizes;
   if (layer.model.family != model.family) sum += kOtherFamily;

@@ -137,10 +137,9 @@ LayerTimes read_layer(const JsonValue& value) {
   layer.kind = choice<LayerKind>(value, "kind");
   layer.model = read_model(value.field("model"));
   layer.sequence = value.count("sequence", 1);
-  if (layer.sequence > layer.model.positions) {
+  if (layer.sequence > layer.model.positions)
     value.field("sequence")
         .fail(fmt::format("{} tokens are more than the model's {} positions", layer.sequence, layer.model.positions));
-  }
   layer.dtype = choice<DataType>(value, "dtype");
   const JsonValue times = value.field("times");
   for (const JsonValue& time : times.list()) layer.times.push_back(read_time(time));
@@ -344,10 +343,9 @@ std::string to_json(const MachineProfile& machine) {
   json.update(numbers_json(machine, kMachineNumbers));
   if (machine.has_device()) json["device"] = numbers_json(machine.device, kDeviceNumbers);
   if (machine.has_device() && machine.layers.empty()) json.erase("layers");
-  for (const auto& [kind, errors] : machine.errors) {
+  for (const auto& [kind, errors] : machine.errors)
     json["errors"][std::string(to_text(kind))] = {
         {"median", errors.median}, {"low", -errors.low}, {"high", errors.high}, {"runs", errors.runs}};
-  }
   if (machine.reserved.all() > 0) json["reserved"] = numbers_json(machine.reserved, kReservedNumbers);
   if (machine.op_sum != LinkTimes{}) json["op_sum"] = link_json(machine.op_sum);
   if (machine.host_bandwidth == 0) json.erase("host_bandwidth");

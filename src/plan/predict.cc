@@ -197,9 +197,8 @@ std::optional<Prediction> Predictor::predict_below(double seconds, const Planned
   }
   prediction.idle_seconds = idle_by_cause(explanation.bubbles);
   for (double& idle : prediction.idle_seconds) idle /= shares;
-  if (planned.paper != nullptr) {
+  if (planned.paper != nullptr)
     prediction.paper = equation_one(*planned.paper, *planned.schedule, candidate.shape, costs);
-  }
   return prediction;
 }
 

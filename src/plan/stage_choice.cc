@@ -138,10 +138,9 @@ std::set<StageId> resolve_stages(const StageChoice& choice, const StageFlag& fla
   const bool exists = choice.rule == StageRule::Listed    ? choice.stages.rbegin()->value() < num_stages
                       : choice.rule == StageRule::Counted ? true
                                                           : std::ranges::count(flag.rules, to_text(choice.rule)) > 0;
-  if (!exists) {
+  if (!exists)
     reject("{} {}: expected {}, or stages of 0 to {} such as 0,1", flag.name, to_text(choice),
            fmt::join(flag.rules, ", "), num_stages - 1);
-  }
   switch (choice.rule) {
     case StageRule::None:
     case StageRule::Cheap:

@@ -139,9 +139,8 @@ double measure_busy_delay(Lockstep& ranks, double seconds) {
     const bool quiet = round % 2 == 0;
     const double end = monotonic_seconds() + (quiet ? 0 : kBusy);
     while (ranks.rank() > 1 && monotonic_seconds() < end) continue;
-    for (int i = 0; ranks.rank() <= 1 && i < kMessages; ++i) {
+    for (int i = 0; ranks.rank() <= 1 && i < kMessages; ++i)
       (quiet ? idle : busy).push_back(ping_pong(ranks, tensor, round * kMessages + i));
-    }
   });
   const auto mean = [](const std::vector<double>& times) {
     return std::accumulate(times.begin(), times.end(), 0.0) /

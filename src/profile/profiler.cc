@@ -342,28 +342,23 @@ void require_measurable(const ProfileOptions& options, int cores) {
   for (const std::string& name : options.models) {
     const ModelConfig model = find_model(name);
     const std::int64_t sequence = sequence_of(options, model);
-    if (sequence > model.positions) {
+    if (sequence > model.positions)
       reject("--sequence {} is more than the {} positions of model '{}'", sequence, model.positions, name);
-    }
     require_within_window(model, sequence);
     const std::int64_t needed = vocabulary_needed(sample_kind(model));
     if (model.vocabulary < needed) {
       reject("model '{}' has a vocabulary of {}; text needs at least {}", name, model.vocabulary, needed);
     }
     const std::int64_t shortest = is_causal(model.family) ? 1 : 8;
-    if (sequence < shortest) {
-      reject("--sequence {}: model '{}' needs at least {}", sequence, name, shortest);
-    }
+    if (sequence < shortest) reject("--sequence {}: model '{}' needs at least {}", sequence, name, shortest);
   }
   if (options.micro_batch_sizes.empty()) throw ConfigError("--micro-batch-sizes: give at least one");
   if (std::ranges::adjacent_find(options.micro_batch_sizes, std::greater_equal<>()) !=
           options.micro_batch_sizes.end() ||
-      options.micro_batch_sizes.front() < 1) {
+      options.micro_batch_sizes.front() < 1)
     throw ConfigError("--micro-batch-sizes: give ascending whole numbers from 1 on, as in 1,2,4,8");
-  }
-  if (options.threads < 1 || options.threads > cores) {
+  if (options.threads < 1 || options.threads > cores)
     reject("--threads {}: this machine has {} cores for them", options.threads, cores);
-  }
   const int computing = profile_ranks(options, cores).computing;
   for (const std::int64_t ranks : options.tensor_parallel) {
     if (ranks < 1) reject("--tensor-parallel {}: give whole numbers from 1 on", ranks);
@@ -462,9 +457,8 @@ std::string to_text(const MachineMeasurement& report) {
       -100 * contention.sums_overlap);
   text += fmt::format("idle cores         an op alone takes {:.1f} % less time than while all cores compute\n",
                       100 * contention.idle_gain * idle_share(1, machine.cores / machine.threads));
-  for (const auto& [type, flops] : machine.matrix_flops) {
+  for (const auto& [type, flops] : machine.matrix_flops)
     text += fmt::format("products of {:<8}  {:.1f} GFLOP/s a worker\n", to_text(type), 1e-9 * flops);
-  }
   text += fmt::format("optimizer {:.3f} ns a parameter, host {:.1f} us an op and {:.1f} us a step\n",
                       1e9 * machine.optimizer_seconds, 1e6 * machine.op_overhead, 1e6 * machine.step_overhead);
   return text;

@@ -53,9 +53,8 @@ class BarPicture {
         "<rect fill=\"#fff\" width=\"{}\" height=\"{}\"/>\n<text class=\"title\" x=\"{}\" y=\"18\">{}</text>\n",
         pixels(width), pixels(height), pixels(kMargin), escape_markup(chart_.title));
     axis(height - 32);
-    for (std::size_t i = 0; i < chart_.bars.size(); ++i) {
+    for (std::size_t i = 0; i < chart_.bars.size(); ++i)
       row(chart_.bars[i], kChartTop + static_cast<double>(i) * (kBarHeight + kBarGap));
-    }
     legend(height - 12);
     return out_.end();
   }
@@ -65,10 +64,9 @@ class BarPicture {
   void axis(double bottom) {
     if (!(longest_ > 0)) return;
     const double step = std::exp2(std::ceil(std::log2(100 / scale_)));
-    for (int i = 0; i * step <= longest_; ++i) {
+    for (int i = 0; i * step <= longest_; ++i)
       out_.put("<text class=\"tick\" x=\"{0}\" y=\"36\">{1}</text><path class=\"rule\" d=\"M{0} 40V{2}\"/>\n",
                pixels(left_ + i * step * scale_), bytes_text(i * step), pixels(bottom));
-    }
   }
 
   void row(const Bar& bar, double top) {
@@ -123,9 +121,8 @@ std::string to_text(const BarChart& chart, int width) {
     text += fmt::format("{:<{}} |{} {}\n", bar.label, label_width, letters, bytes_text(before));
   }
   text += fmt::format("{:<{}}  ", "", label_width);
-  for (std::size_t p = 0; p < chart.parts.size(); ++p) {
+  for (std::size_t p = 0; p < chart.parts.size(); ++p)
     text += fmt::format("{}{} {}", p == 0 ? "" : ", ", chart.parts[p].letter, chart.parts[p].name);
-  }
   return text + "\n";
 }
 

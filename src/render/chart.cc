@@ -175,9 +175,8 @@ std::string chart_style() {
   std::string dark =
       "main .chart .ink{fill:#e6e9ec}main .chart .soft{fill:#a3adb8}main .chart .paper{fill:#171b20}main .chart "
       ".grid{stroke:#343b43}";
-  for (std::size_t s = 0; s < kSeriesColors; ++s) {
+  for (std::size_t s = 0; s < kSeriesColors; ++s)
     dark += fmt::format(".chart .s{0}{{stroke:{1}}}.chart .f{0}{{fill:{1}}}", s, dark_series_color(s));
-  }
   return fmt::format(
       ".chart{{width:100%;min-width:460px;max-width:1040px;height:auto}}\n@media (prefers-color-scheme: dark){{{}}}\n",
       dark);

@@ -26,9 +26,8 @@ using Json = nlohmann::ordered_json;
 template <class T>
 std::vector<std::uint32_t> firsts(const std::vector<std::vector<T>>& workers, std::size_t num_workers) {
   std::vector<std::uint32_t> first = {0};
-  for (std::size_t w = 0; w < num_workers; ++w) {
+  for (std::size_t w = 0; w < num_workers; ++w)
     first.push_back(first.back() + static_cast<std::uint32_t>(w < workers.size() ? workers[w].size() : 0));
-  }
   return first;
 }
 
@@ -163,9 +162,7 @@ Json causes_json() {
 /// Escapes `<`, as `</script>` or `<!--` would end or change a script element.
 std::string embed(const Json& json) {
   std::string text;
-  for (const char c : json_text(json)) {
-    text += c == '<' ? "\\u003c" : std::string(1, c);
-  }
+  for (const char c : json_text(json)) text += c == '<' ? "\\u003c" : std::string(1, c);
   return text;
 }
 

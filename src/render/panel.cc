@@ -82,9 +82,8 @@ std::string title_of(const Schedule& schedule) {
   if (schedule.slices > 1) title += fmt::format(", k = {}", schedule.slices);
   if (schedule.stages != workers) title += fmt::format(", {} stages", schedule.stages);
   const std::vector<std::size_t> lost = lost_workers(schedule);
-  if (!lost.empty()) {
+  if (!lost.empty())
     return title + fmt::format(", without worker{} {}", lost.size() == 1 ? "" : "s", fmt::join(lost, ", "));
-  }
   if (schedule.placement.num_replicas() > 1) title += fmt::format(", {} replicas", schedule.placement.num_replicas());
   return title;
 }

@@ -106,10 +106,9 @@ class TimelineTrace {
     if (empty(all_reduces)) return;
     name_tracks(TraceProcess::AllReduces, all_reduces.size());
     for (std::size_t w = 0; w < all_reduces.size(); ++w) {
-      for (const TimedAllReduce& sum : all_reduces[w]) {
+      for (const TimedAllReduce& sum : all_reduces[w])
         slice(TraceProcess::AllReduces, w, fmt::format("all-reduce of stage {}", sum.group.value()), sum.start, sum.end,
               fmt::format(R"("stage":{})", sum.group.value()));
-      }
     }
   }
 

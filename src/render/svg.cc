@@ -205,28 +205,23 @@ class SvgLegend {
     constexpr std::array<const char*, kOpKinds> kKindNames = {"F forward", "B backward", "I input gradient",
                                                               "W weight gradient"};
     std::vector<std::pair<std::string, std::string>> entries;
-    for (const OpKind kind : kinds_) {
+    for (const OpKind kind : kinds_)
       entries.emplace_back(class_of(panel_.schedule, kind, 0, 0), kKindNames[static_cast<std::size_t>(kind)]);
-    }
     if (panel_.schedule.placement.num_replicas() > 1 && !kinds_.empty()) {
       for (std::size_t r = 0; r < panel_.schedule.placement.num_replicas(); ++r) {
         // The first kind of op stands for all kinds: each replica has its shade and hatch in every kind.
         entries.emplace_back(class_of(panel_.schedule, *kinds_.begin(), r, 0), replica_name(panel_.schedule, r));
       }
     }
-    if (const std::size_t shades = num_shades(panel_.schedule.slices); shades > 1 && !kinds_.empty()) {
+    if (const std::size_t shades = num_shades(panel_.schedule.slices); shades > 1 && !kinds_.empty())
       entries.emplace_back(class_of(panel_.schedule, *kinds_.begin(), 0, shades - 1), "later slices are paler");
-    }
     if (has_pairs(panel_.schedule)) entries.emplace_back("pair", "two ops of a pair");
     if (layout_.all_reduce_height() > 0) entries.emplace_back("all-reduce", "all-reduce");
     if (has_updates()) entries.emplace_back("update", "optimizer step");
-    for (const IdleCause cause : causes_) {
-      entries.emplace_back(to_text(cause), fmt::format("idle: {}", to_text(cause)));
-    }
+    for (const IdleCause cause : causes_) entries.emplace_back(to_text(cause), fmt::format("idle: {}", to_text(cause)));
     if (!panel_.explanation.critical_path.empty()) entries.emplace_back("critical", "critical path");
-    if (layout_.memory_height() > 0) {
+    if (layout_.memory_height() > 0)
       entries.emplace_back("memory", fmt::format("memory, full height {}", memory_text(panel_, layout_.most_memory())));
-    }
     return entries;
   }
 
@@ -307,9 +302,8 @@ class SvgPicture {
         out_.put("\n");
       }
     }
-    if (panel_.timeline.workers[worker].lost) {
+    if (panel_.timeline.workers[worker].lost)
       out_.put("<text class=\"note\" x=\"{}\" y=\"{}\">lost</text>\n", pixels(kLeft), pixels(top + 15));
-    }
     const auto& ops = panel_.schedule.workers[worker];
     for (std::size_t i = 0; i < ops.size(); ++i) op(worker, i, top);
     // After all ops: the box of the next op would cover a part of the outline.
@@ -405,10 +399,9 @@ class SvgPicture {
     out_.put("<path class=\"rule\" d=\"M{} {}V{}\"/>\n", pixels(layout_.x(panel_.timeline.makespan)), kTop - 6,
              pixels(bottom));
     // At an optimal schedule, both lines would be one.
-    if (panel_.timeline.lower_bound < panel_.timeline.makespan) {
+    if (panel_.timeline.lower_bound < panel_.timeline.makespan)
       out_.put("<path class=\"bound\" d=\"M{} {}V{}\"><title>lower bound {:.6g}</title></path>\n",
                pixels(layout_.x(panel_.timeline.lower_bound)), kTop - 6, pixels(bottom), panel_.timeline.lower_bound);
-    }
   }
 
   const Panel& panel_;

@@ -99,9 +99,8 @@ bool fits_cells(const Timeline& timeline, double unit) {
 }
 
 void draw_box(std::vector<Cell>& row, std::size_t start, std::size_t end, std::string label, const Op& op, bool joins) {
-  for (std::size_t c = start; c < std::min(end, row.size()); ++c) {
+  for (std::size_t c = start; c < std::min(end, row.size()); ++c)
     row[c] = {c == start ? std::move(label) : "\"", &op, c == start, c == start && joins};
-  }
 }
 
 Grid draw_in_cells(const Schedule& schedule, const Timeline& timeline, double unit) {
@@ -261,9 +260,8 @@ class TextPicture {
     // A schedule without ops still shows its workers.
     for (std::size_t first = 0; first == 0 || first < grid_.columns; first += block) {
       if (first > 0) text += "\n";
-      for (std::size_t w = 0; w < grid_.rows.size(); ++w) {
+      for (std::size_t w = 0; w < grid_.rows.size(); ++w)
         text += row(w, first, std::min(first + block, grid_.columns), !lists && w < notes.size() ? notes[w] : "");
-      }
     }
     // Notes stand beside the rows if there is room, one per row, and the others below.
     for (std::size_t i = lists ? 0 : grid_.rows.size(); i < notes.size(); ++i) text += notes[i] + "\n";

@@ -36,10 +36,9 @@ std::string cause_name(IdleCause cause) { return json_key(to_text(cause)); }
 std::string causes_json(std::span<const std::vector<Bubble>> workers) {
   const auto idle = idle_by_cause(workers);
   std::string out = "{";
-  for (int c = 0; c < kIdleCauses; ++c) {
+  for (int c = 0; c < kIdleCauses; ++c)
     out += fmt::format("{}\"{}\": {}", c == 0 ? "" : ", ", cause_name(static_cast<IdleCause>(c)),
                        json_number(idle[static_cast<std::size_t>(c)]));
-  }
   return out + "}";
 }
 
@@ -71,9 +70,8 @@ std::string worker_json(const Schedule& schedule, const WorkerTimeline& worker, 
       worker.peak_weight_versions, json_number(worker.inner_idle), json_number(worker.peak_stage_units),
       causes_json({&explanation.bubbles[w], 1}));
   out += "   \"ops\": [";
-  for (std::size_t i = 0; i < worker.ops.size(); ++i) {
+  for (std::size_t i = 0; i < worker.ops.size(); ++i)
     out += (i == 0 ? "" : ", ") + op_json(schedule.workers[w][i], worker.ops[i], sliced);
-  }
   out += "],\n   \"bubbles\": " + list(explanation.bubbles[w], bubble_json);
   out += ",\n   \"all_reduces\": " + list(explanation.all_reduces[w], all_reduce_json);
   return out + ",\n   \"memory\": " + memory_json(explanation.memory[w]) + "}";
@@ -92,9 +90,8 @@ std::string to_json(const Schedule& schedule, const Timeline& timeline, const Ex
       list(timeline.step_ends, json_number), json_number(timeline.period));
   out += fmt::format(" \"idle_by_cause\": {},\n \"critical_path\": {},\n \"workers\": [",
                      causes_json(explanation.bubbles), list(explanation.critical_path, place_json));
-  for (std::size_t w = 0; w < timeline.workers.size(); ++w) {
+  for (std::size_t w = 0; w < timeline.workers.size(); ++w)
     out += (w == 0 ? "\n  " : ",\n  ") + worker_json(schedule, timeline.workers[w], w, explanation);
-  }
   return out + "]}\n";
 }
 

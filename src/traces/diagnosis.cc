@@ -145,10 +145,9 @@ void find_outliers(TraceDiagnosis& diagnosis) {
     }
   }
   // Time inside of ops without an operator or a kernel is Python and launches. No other schedule can save it.
-  if (inside > kHostBound * ops) {
+  if (inside > kHostBound * ops)
     findings.push_back(fmt::format("in {} of the time of ops, no {} runs: the host is too slow for them",
                                    percent(inside / ops), trace.on_device ? "kernel" : "operator"));
-  }
 }
 
 void find_better(TraceDiagnosis& diagnosis, double search_seconds) {

@@ -247,9 +247,8 @@ class TraceBuilder {
       for (const Op& op : schedule.workers[w])
         schedule.placement.worker_of[op.replica.index()][op.stage.index()] = WorkerId(static_cast<std::int64_t>(w));
     }
-    if (const auto violations = check(schedule); !violations.empty()) {
+    if (const auto violations = check(schedule); !violations.empty())
       reject("{}: the traces hold no complete schedule: {}", file, violations.front().message);
-    }
     for (Schedule& known : known_schedules(std::ssize(workers_), schedule.micro_batches,
                                            std::max<std::int64_t>(1, schedule.stages / std::ssize(workers_)))) {
       if (!has_same_orders(known, schedule)) continue;
@@ -303,9 +302,8 @@ class TraceBuilder {
         steps = std::min(steps, windows.steps);
       }
     }
-    if (chosen_.first < 1 || chosen_.last < chosen_.first || chosen_.first > static_cast<std::int64_t>(steps)) {
+    if (chosen_.first < 1 || chosen_.last < chosen_.first || chosen_.first > static_cast<std::int64_t>(steps))
       reject("--steps {}-{}: the traces have steps 1 to {}", chosen_.first, chosen_.last, steps);
-    }
     first_step_ = static_cast<std::size_t>(chosen_.first) - 1;
     end_step_ = std::min(steps, static_cast<std::size_t>(chosen_.last));
     num_steps_ = steps;
@@ -716,9 +714,7 @@ Trace join_ranks(std::vector<RankTrace> ranks, const TraceSteps& steps) {
 
 Trace read_traces(const std::vector<std::string>& paths, const TraceSteps& steps) {
   const auto files = find_trace_files(paths);
-  if (files.empty()) {
-    reject("{}: no trace files (.json or .json.gz of torch.profiler)", fmt::join(paths, ", "));
-  }
+  if (files.empty()) reject("{}: no trace files (.json or .json.gz of torch.profiler)", fmt::join(paths, ", "));
   std::vector<RankTrace> ranks;
   for (const std::string& file : files) {
     for (RankTrace& rank : read_trace_file(file)) ranks.push_back(std::move(rank));
