@@ -39,6 +39,21 @@ void require_count(const std::vector<double>& factors, const Schedule& schedule,
   reject("--costs: {} has {} entries; expected {}", what, given, count / schedule.groups);
 }
 
+/// Returns the bounds of slices of these lengths as fractions of the sequence: 0, then the end of each slice, up to 1.
+std::vector<double> bounds_of(std::vector<double> lengths, std::int64_t slices) {
+  // `balanced`: without bounds, the simulator computes slices that take equal times.
+  if (lengths.empty()) return {};
+  // One length stands for equal slices of any number.
+  if (lengths.size() == 1) lengths.assign(static_cast<std::size_t>(slices), 1);
+  if (std::ssize(lengths) != slices)
+    reject("--slice-lengths: {0} lengths for {1} slices; give --slices {0}", lengths.size(), slices);
+  std::vector<double> bounds = {0};
+  for (const double length : lengths) bounds.push_back(bounds.back() + length);
+  const double sum = bounds.back();
+  for (double& bound : bounds) bound /= sum;
+  return bounds;
+}
+
 }  // namespace
 
 std::vector<std::string> time_columns() {
@@ -90,22 +105,26 @@ CostModel CostRequest::costs_of(const Schedule& schedule, std::int64_t steps) co
       file.is_given() ? costs_from_json(file.read(), file.source, schedule.stages) : given_costs(schedule);
   require_count(costs.workers, schedule, std::ssize(schedule.workers), "workers");
   require_count(costs.micro_batches, schedule, schedule.micro_batches / steps, "micro_batches");
-  if (slice_lengths) set_bounds(schedule, costs);
-  if (links.is_given()) add_links(costs);
-  if (refuses_unused) require_used(costs);
+  if (slice_lengths) costs.slices.bounds = bounds_of(*slice_lengths, schedule.slices);
+  if (links.is_given()) {
+    if (latency) reject("--latency: --links gives it already; give one of the two");
+    // A cost file may hold the bytes of messages, which betas of --links need.
+    if (!costs.links) costs.links.emplace();
+    costs.links->matrix = links_from_text(links.read(), links.source);
+    if (costs.links->matrix->needs_bytes() && costs.links->bytes.empty())
+      reject("--links: betas need the bytes of messages; say them in --costs FILE (links: bytes)");
+  }
+  if (refuses_unused && !costs.all_reduce) {
+    if (sync) reject("--sync needs all-reduces: say in --costs FILE what they cost (all_reduce)");
+    if (data_parallel > 1 && !shared_cores)
+      reject(
+          "--data-parallel changes all-reduces and shared cores alone: say in --costs FILE what all-reduces cost, or "
+          "leave it out");
+  }
   if (costs.all_reduce) costs.all_reduce->data_parallel = data_parallel;
   costs.all_reduce_placement = sync.value_or(AllReducePlacement::EagerOpt);
   costs.blocking_sends = blocking_sends;
   return costs;
-}
-
-void CostRequest::require_used(const CostModel& costs) const {
-  if (sync && !costs.all_reduce) reject("--sync needs all-reduces: say in --costs FILE what they cost (all_reduce)");
-  if (data_parallel > 1 && !costs.all_reduce && !shared_cores) {
-    reject(
-        "--data-parallel changes all-reduces and shared cores alone: say in --costs FILE what all-reduces cost, or "
-        "leave it out");
-  }
 }
 
 std::vector<std::string> CostRequest::unused_without_slices() const {
@@ -176,28 +195,6 @@ std::vector<double> parse_slice_lengths(const std::string& text) {
   return lengths;
 }
 
-void CostRequest::set_bounds(const Schedule& schedule, CostModel& costs) const {
-  auto& bounds = costs.slices.bounds;
-  bounds.clear();
-  // One length stands for equal slices of any number.
-  std::vector<double> lengths = *slice_lengths;
-  // `balanced`: without bounds, the simulator computes slices that take equal times.
-  if (lengths.empty()) return;
-  if (lengths.size() == 1) lengths.assign(static_cast<std::size_t>(schedule.slices), 1);
-  if (static_cast<std::int64_t>(lengths.size()) != schedule.slices)
-    reject("--slice-lengths: {} lengths for {} slices; give --slices {}", lengths.size(), schedule.slices,
-           lengths.size());
-  double sum = 0;
-  for (const double length : lengths) sum += length;
-  // Bounds are shares of the sequence: 0, then the end of each slice, up to 1.
-  double before = 0;
-  for (const double length : lengths) {
-    bounds.push_back(before / sum);
-    before += length;
-  }
-  bounds.push_back(1);
-}
-
 void CostRequest::require_no_costs_beside_file() const {
   const auto refuse = [](bool is_given, const std::string& flag) {
     if (is_given) throw ConfigError(flag + ": --costs gives it already; give one of the two");
@@ -207,15 +204,6 @@ void CostRequest::require_no_costs_beside_file() const {
   refuse(all_reduce > 0, "--all-reduce");
   refuse(weights > 0, "--weights");
   refuse(activations > 0, "--activations");
-}
-
-void CostRequest::add_links(CostModel& costs) const {
-  if (latency) reject("--latency: --links gives it already; give one of the two");
-  // A cost file may hold the bytes of messages, which betas of --links need.
-  if (!costs.links) costs.links.emplace();
-  costs.links->matrix = links_from_text(links.read(), links.source);
-  if (costs.links->matrix->needs_bytes() && costs.links->bytes.empty())
-    reject("--links: betas need the bytes of messages; say them in --costs FILE (links: bytes)");
 }
 
 void PairRequest::visit(Door& door) {

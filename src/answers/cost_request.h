@@ -75,9 +75,6 @@ struct CostRequest {
  private:
   [[nodiscard]] CostModel given_costs(const Schedule& schedule) const;
   void require_no_costs_beside_file() const;
-  void require_used(const CostModel& costs) const;
-  void set_bounds(const Schedule& schedule, CostModel& costs) const;
-  void add_links(CostModel& costs) const;
 };
 
 /// Returns the names of the times that may be lists, such as `latency`.
