@@ -15,9 +15,9 @@ namespace chimera::apps {
 namespace {
 
 std::string print_model(const ModelAnswer& found, Format format) {
-  if (format == Format::Json) return model_json(found.summary);
+  if (format == Format::Json) return model_json(found);
   if (format == Format::Costs) return costs_to_json(costs_of(found));
-  return format == Format::Svg ? model_svg(found.summary) : model_text(found.summary);
+  return format == Format::Svg ? model_svg(found) : model_text(found);
 }
 
 }  // namespace

@@ -51,18 +51,18 @@ std::string parts(const StageLayers& stage) {
   return fmt::format("{}{}{}", stage.embedding ? "embedding, " : "", blocks_of(stage), stage.head ? ", head" : "");
 }
 
-std::vector<StageFootprint> footprints(const ModelSummary& report) {
+std::vector<StageFootprint> footprints(const ModelAnswer& report) {
   return mapped(report.partition,
                 [&](const StageLayers& stage) { return stage_footprint(report.model, stage, report.workload); });
 }
 
-std::string workload_words(const ModelSummary& report) {
+std::string workload_words(const ModelAnswer& report) {
   return fmt::format("one micro-batch of {} x {} tokens, {}, {}{}", report.workload.micro_batch_size,
                      report.workload.sequence, to_text(report.dtype), to_text(report.optimizer),
                      report.workload.dropout ? ", dropout" : "");
 }
 
-BarChart chart_of(const ModelSummary& report, const std::vector<StageFootprint>& stages) {
+BarChart chart_of(const ModelAnswer& report, const std::vector<StageFootprint>& stages) {
   // The colors of ops are light enough for black text, and readers know them from other pictures.
   BarChart chart{fmt::format("{}: memory of stages, {}", report.model.name, workload_words(report)),
                  {{"weights", color_of(OpKind::Forward), 'w'},
@@ -80,7 +80,7 @@ BarChart chart_of(const ModelSummary& report, const std::vector<StageFootprint>&
   return chart;
 }
 
-std::string layer_table(const ModelSummary& report) {
+std::string layer_table(const ModelAnswer& report) {
   std::string text = fmt::format("{:<12} {:>14} {:>12} {:>12} {:>11} {:>10}\n", "layer", "parameters", "F", "I + W",
                                  "activations", "I to W");
   for (const auto& [kind, name] : kNames<LayerKind>) {
@@ -96,7 +96,7 @@ std::string layer_table(const ModelSummary& report) {
   return text;
 }
 
-std::string stage_table(const ModelSummary& report, const std::vector<StageFootprint>& stages) {
+std::string stage_table(const ModelAnswer& report, const std::vector<StageFootprint>& stages) {
   std::size_t width = 6;
   for (const StageLayers& stage : report.partition) width = std::max(width, parts(stage).size());
   std::string text = fmt::format("{:>5}  {:<{}} {:>14} {:>12} {:>12} {:>10} {:>10} {:>10} {:>11} {:>9} {:>10} {:>11}\n",
@@ -138,7 +138,7 @@ Json stage_json(const StageLayers& layers, const StageFootprint& stage) {
   return json;
 }
 
-std::string worker_table(const ModelSummary& report) {
+std::string worker_table(const ModelAnswer& report) {
   if (report.workers.empty()) return "";
   std::size_t width = 6;
   for (const WorkerFootprint& worker : report.workers)
@@ -238,7 +238,7 @@ std::vector<WorkerFootprint> worker_footprints(const Schedule& schedule, const S
 
 }  // namespace
 
-std::string model_text(const ModelSummary& report) {
+std::string model_text(const ModelAnswer& report) {
   const ModelConfig& model = report.model;
   // The order is: model, layers, stages, a picture of the stages, workers.
   const auto stages = footprints(report);
@@ -254,7 +254,7 @@ std::string model_text(const ModelSummary& report) {
          stage_table(report, stages) + "\n" + to_text(chart_of(report, stages)) + worker_table(report);
 }
 
-std::string model_json(const ModelSummary& report) {
+std::string model_json(const ModelAnswer& report) {
   const ModelConfig& model = report.model;
   Json json = {{"name", model.name}, {"parameters", parameter_count(model)}, {"layers", model.layers}};
   json.update(layer_sizes_json(model));
@@ -281,7 +281,7 @@ std::string model_json(const ModelSummary& report) {
   return json_report(json);
 }
 
-std::string model_svg(const ModelSummary& report) { return to_svg(chart_of(report, footprints(report))); }
+std::string model_svg(const ModelAnswer& report) { return to_svg(chart_of(report, footprints(report))); }
 
 void visit_overrides(Door& door, ModelOverrides& overrides) {
   door.field({"layers", "number of transformer blocks; overrides the model"}, overrides.layers);
@@ -355,8 +355,7 @@ ModelAnswer answer(const ModelRequest& request) {
                                                          .workload = workload,
                                                          .recompute = request.recompute.rule == StageRule::Full});
   set_levels(partition, request.recompute);
-  ModelAnswer answer{.summary = {model, partition, workload, request.dtype, request.optimizer},
-                     .recompute = request.recompute};
+  ModelAnswer answer{model, partition, workload, request.dtype, request.optimizer, {}, request.recompute};
   if (!has_schedule(request)) return answer;
   // Bytes alone: `auto` chooses stages by memory, not by time.
   const auto model_of = [&](const std::vector<StageLayers>& cut) {
@@ -371,15 +370,15 @@ ModelAnswer answer(const ModelRequest& request) {
         .value_or(all_stages(schedule.stages));
   });
   if (!answer.recompute.counts_blocks()) answer.recompute = stage_choice(answer.recomputing, schedule.stages);
-  set_levels(answer.summary.partition, answer.recompute);
-  const StageModel stages = model_of(answer.summary.partition);
-  answer.summary.workers = worker_footprints(schedule, stages, answer.recomputing);
+  set_levels(answer.partition, answer.recompute);
+  const StageModel stages = model_of(answer.partition);
+  answer.workers = worker_footprints(schedule, stages, answer.recomputing);
   return answer;
 }
 
 CostModel costs_of(const ModelAnswer& answer) {
   CostModel costs;
-  for (const StageFootprint& stage : footprints(answer.summary)) {
+  for (const StageFootprint& stage : footprints(answer)) {
     const double input = stage.input_gradient_flops / 1e9;
     const double weight = stage.weight_gradient_flops / 1e9;
     // FLOPs stand for time: only ratios of times matter to a schedule.

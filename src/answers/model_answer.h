@@ -25,21 +25,23 @@ struct WorkerFootprint {
 };
 
 /// Everything that one call of `chimera model` describes.
-struct ModelSummary {
+struct ModelAnswer {
   ModelConfig model;
   std::vector<StageLayers> partition;  // [stage]: its layers
   Workload workload;                   // micro-batch size, sequence and bytes per element
   DataType dtype;
   OptimizerKind optimizer;
   std::vector<WorkerFootprint> workers = {};  // [worker] of --schedule; empty without it
+  StageChoice recompute = {};                 // choice of the request, in which the result replaces `auto`
+  std::set<StageId> recomputing = {};         // whole stages of `recompute`; a choice about blocks is in `partition`
 };
 
 /// Returns a table of layers, a table of stages, memory bars, and a table of workers.
-[[nodiscard]] std::string model_text(const ModelSummary& report);
+[[nodiscard]] std::string model_text(const ModelAnswer& report);
 /// Returns the same with exact sizes, as JSON; docs/footprint.md lists the fields.
-[[nodiscard]] std::string model_json(const ModelSummary& report);
+[[nodiscard]] std::string model_json(const ModelAnswer& report);
 /// Returns the memory bars as SVG.
-[[nodiscard]] std::string model_svg(const ModelSummary& report);
+[[nodiscard]] std::string model_svg(const ModelAnswer& report);
 
 /// Visits the fields that change single numbers of a preset model.
 void visit_overrides(Door& door, ModelOverrides& overrides);
@@ -64,14 +66,6 @@ struct ModelRequest {
   ScheduleRequest schedule;  // places stages on workers; one stage and as many micro-batches as stages by default
 
   void visit(Door& door);
-};
-
-/// The summary, and what recomputes: `recompute` is the request's choice, in which `auto` is replaced by its result,
-/// and `recomputing` its whole stages. (A choice about blocks is in ModelSummary::partition.)
-struct ModelAnswer {
-  ModelSummary summary;
-  StageChoice recompute = {};
-  std::set<StageId> recomputing = {};
 };
 
 /// Computes the answer. Throws ConfigError or ScheduleError for an invalid request.

@@ -87,18 +87,17 @@ Json answer_model(const JsonValue& json) {
   // The page always shows workers.
   if (request.schedule.name.empty() && request.schedule.is_named()) request.schedule.name = kPlainSchedule;
   const ModelAnswer found = answer(request);
-  const ModelSummary& summary = found.summary;
-  const auto workers = mapped(summary.workers, [](const WorkerFootprint& worker) {
+  const auto workers = mapped(found.workers, [](const WorkerFootprint& worker) {
     return Json{{"stages", numbers_of_ids(worker.stages)},
                 {"flops", worker.flops},
                 {"state_bytes", worker.held_bytes},
                 {"peak_bytes", worker.peak_bytes}};
   });
-  return {{"model", read_json(model_json(summary))},
-          {"partition", to_text(summary.partition)},
+  return {{"model", read_json(model_json(found))},
+          {"partition", to_text(found.partition)},
           {"recompute", to_text(found.recompute)},
           {"workers", workers},
-          {"model_flops", model_flops(summary.model, summary.workload)},
+          {"model_flops", model_flops(found.model, found.workload)},
           {"costs", {{"file", costs_to_json(costs_of(found))}}}};
 }
 
