@@ -284,7 +284,7 @@ void add_plan(CLI::App& program, const Invocation&, int&) {
     check_flags(*command, *options);
     // Files are written before the table, so that a reader that closes the pipe early loses none.
     ProgressLine line;
-    options->request.progress = [&line](std::int64_t tried) {
+    options->request.options.progress = [&line](std::int64_t tried) {
       line.show([&] { return fmt::format("planning: {} simulated", counted(tried, "candidate")); });
     };
     PlanAnalysis report = answer(options->request);

@@ -31,7 +31,7 @@ PartitionChoice partition_of(const PlanRequest& request) {
 
 /// The paper's rule covers only its own schedule with even partitions.
 void require_papers_choice(const PlanRequest& request) {
-  for (const std::string& name : request.schedules) {
+  for (const std::string& name : request.options.schedules) {
     if (find_generator(name).name == kPaperSchedule) continue;
     reject("--rule paper is for {} alone, not {}; leave out --schedules, or --rule", kPaperSchedule, name);
   }
@@ -40,11 +40,11 @@ void require_papers_choice(const PlanRequest& request) {
     if (!holds) reject("--rule paper {}; leave out {}, or --rule", lack, flag);
   };
   require(request.tensor_parallel.value_or(one) == one, "knows no tensor parallelism", "--tensor-parallel");
-  require(request.given.slices == one, "knows no slices", "--slices");
-  require(request.given.empty() && request.recompute.rule == StageRule::Auto,
+  require(request.options.given.slices == one, "knows no slices", "--slices");
+  require(request.options.given.empty() && request.options.recompute.rule == StageRule::Auto,
           "decides --stages, --data-parallel, --micro-batch-size, --pipelines, --replica-layout and --recompute itself",
           "them");
-  require(request.offload.rule == StageRule::None, "knows no offloading", "--offload");
+  require(request.options.offload.rule == StageRule::None, "knows no offloading", "--offload");
   require(!request.questions.pareto, "takes all the memory there is", "--pareto");
   const bool is_even = !request.partition || request.partition->rule == PartitionRule::Even;
   require(is_even, fmt::format("cuts the model evenly, not as {}", to_text(*request.partition)).c_str(), "--partition");
@@ -52,15 +52,16 @@ void require_papers_choice(const PlanRequest& request) {
 
 /// Returns the T to consider: 1, and on hosts with several devices the divisors of their number.
 std::vector<std::string> notes_of(const PlanRequest& request, const PlanProblem& problem) {
+  const PlanOptions& options = request.options;
   std::vector<std::string> notes = {fmt::format(
       "{}, {}{}{}; schedules: {}; partition {}, recompute {}, {}sync {}", to_text(request.dtype_for(problem.model)),
       to_text(request.optimizer), problem.shard_optimizer ? " (sharded)" : "", request.dropout ? ", dropout" : "",
-      request.schedules.empty() ? "all synchronous" : fmt::format("{}", fmt::join(request.schedules, ", ")),
-      to_text(partition_of(request)), to_text(request.recompute),
-      request.offload.rule == StageRule::None ? "" : fmt::format("offload {}, ", to_text(request.offload)),
+      options.schedules.empty() ? "all synchronous" : fmt::format("{}", fmt::join(options.schedules, ", ")),
+      to_text(partition_of(request)), to_text(options.recompute),
+      options.offload.rule == StageRule::None ? "" : fmt::format("offload {}, ", to_text(options.offload)),
       to_text(request.sync))};
   // What the user did not choose is said below the title, because sequences and types change all figures.
-  const std::vector<std::int64_t>& slices = request.given.slices;
+  const std::vector<std::int64_t>& slices = options.given.slices;
   if (slices.empty()) notes.front() += ", slices auto";
   if (slices.size() > 1 || (!slices.empty() && slices.front() > 1))
     notes.front() += fmt::format(", slices {}", fmt::join(slices, ", "));
@@ -83,7 +84,7 @@ std::vector<std::string> assumptions_of(const PlanRequest& request, const PlanPr
   for (const std::string& source : problem.machine.sources) {
     if (source.starts_with("Assumed: ")) assumed.push_back("assumed: " + source.substr(9));
   }
-  if (request.offload.rule != StageRule::None && problem.machine.host_bandwidth == 0)
+  if (request.options.offload.rule != StageRule::None && problem.machine.host_bandwidth == 0)
     assumed.push_back(fmt::format("assumed: {:g} GB/s between a device and host memory (host_bandwidth of the profile)",
                                   kHostBandwidth / 1e9));
   return assumed;
@@ -215,7 +216,7 @@ void PlanRequest::visit(Door& door) {
   door.text({"schedules", "schedules to consider (default: all synchronous schedules)", "NAME,NAME"},
             [this](const std::string& names) {
               for (const std::string_view name : split_at_commas(names))
-                schedules.push_back(complete_name(std::string(name), schedule_names()));
+                options.schedules.push_back(complete_name(std::string(name), schedule_names()));
             });
   door.field(
       {"rule", "how to choose: by simulated step time, or by the rule of the Chimera paper (default simulation)"},
@@ -226,19 +227,19 @@ void PlanRequest::visit(Door& door) {
              "CUT"},
             [this](const std::string& text) { partition = parse_partition(text); });
   visit_allowed(door, allowed("stages", "number of workers of one pipeline (D; default: all possible numbers)"),
-                given.stages);
-  visit_allowed(door, allowed("data_parallel", "number of data-parallel groups (W)"), given.data_parallel);
+                options.given.stages);
+  visit_allowed(door, allowed("data_parallel", "number of data-parallel groups (W)"), options.given.data_parallel);
   Field sizes = allowed("micro_batch_sizes", "sequences per micro-batch");
   sizes.flag = "--micro-batch-size";
-  visit_allowed(door, sizes, given.micro_batch_sizes);
+  visit_allowed(door, sizes, options.given.micro_batch_sizes);
   visit_allowed(door, allowed("pipelines", "number of pipelines (2f); considers only schedules with several"),
-                given.pipelines);
+                options.given.pipelines);
   visit_allowed(door, allowed("chunks", "stages of a pipeline per worker (v); considers only schedules with several"),
-                given.chunks);
+                options.given.chunks);
   door.field({"replica_layout",
               "which ranks share a node: replicas of a worker (near), or workers of a pipeline (far) (default: the "
               "faster layout)"},
-             given.replica_layout);
+             options.given.replica_layout);
   const Field tensor{
       "tensor_parallel",
       "workers that share each layer (T): numbers, or auto for all divisors of the heads (default: divisors of a "
@@ -254,10 +255,10 @@ void PlanRequest::visit(Door& door) {
                  "slices of consecutive tokens per micro-batch (k): one number, several, or auto for 1, 2, "
                  "4, 8 and 16 with at least 128 tokens each; causal models (default 1)",
                  "K", 1, kMaxSlices},
-                given.slices);
-  visit_stage_choices(door, recompute, offload, "auto");
-  door.field({"recompute_all"}, recompute_all);
-  door.field({"top", "number of candidates to print; 0: all that fit (default 10)"}, top);
+                options.given.slices);
+  visit_stage_choices(door, options.recompute, options.offload, "auto");
+  door.field({"recompute_all"}, options.recompute_all);
+  door.field({"top", "number of candidates to print; 0: all that fit (default 10)"}, options.top);
   door.field({"pareto", "list step time against memory: the fastest candidate for each memory limit"},
              questions.pareto);
 }
@@ -276,23 +277,15 @@ PlanAnalysis answer(const PlanRequest& request) {
   // Fields that the paper's rule would ignore are refused, else its answer would look like an answer to them.
   if (request.rule == PlanRule::Paper) require_papers_choice(request);
   PlanProblem problem = request.problem();
-  GivenConfiguration given = request.given;
+  PlanOptions options = request.options;
+  options.partition = partition_of(request);
+  options.may_shard = !request.shard_optimizer;
   if (request.tensor_parallel) {
-    given.tensor_parallel = *request.tensor_parallel;
+    options.given.tensor_parallel = *request.tensor_parallel;
   } else if (request.rule == PlanRule::Simulation) {
-    given.tensor_parallel = usual_tensor_parallel(problem);
+    options.given.tensor_parallel = usual_tensor_parallel(problem);
   }
-  PlanAnalysis report = analyze_plan(problem,
-                                     {.schedules = request.schedules,
-                                      .given = std::move(given),
-                                      .partition = partition_of(request),
-                                      .recompute = request.recompute,
-                                      .offload = request.offload,
-                                      .may_shard = !request.shard_optimizer,
-                                      .recompute_all = request.recompute_all,
-                                      .top = request.top,
-                                      .progress = request.progress},
-                                     request.rule, request.questions);
+  PlanAnalysis report = analyze_plan(problem, options, request.rule, request.questions);
   report.notes = notes_of(request, report.problem);
   if (report.plan.ranked.front().candidate.shard_optimizer)
     report.notes.emplace_back("memory is short, so the optimizer is sharded, as with --shard-optimizer");

@@ -55,18 +55,12 @@ struct ProblemRequest {
 
 /// The request of `chimera plan`: the problem, and what the planner considers (PlanOptions in plan/enumerate.h).
 struct PlanRequest : ProblemRequest {
-  std::vector<std::string> schedules = {};  // to consider; empty: all synchronous ones
+  PlanOptions options = {};  // answer() sets its T, partition and may_shard by the fields beside it
   PlanRule rule = PlanRule::Simulation;
   std::optional<PartitionChoice> partition = {};  // default: balanced
-  GivenConfiguration given = {};                  // allowed values; its T is replaced by `tensor_parallel`
   // T: absent: usual_tensor_parallel(); an empty list: every T
   std::optional<std::vector<std::int64_t>> tensor_parallel = {};
-  StageChoice recompute = {StageRule::Auto};
-  StageChoice offload = {};
-  bool recompute_all = false;    // whether to recompute all stages if memory requires any recomputation
   PlanQuestions questions = {};  // what the answer adds: an explained row, the Pareto front
-  std::int64_t top = 10;
-  std::function<void(std::int64_t tried)> progress = {};  // PlanOptions::progress
 
   void visit(Door& door);
 };
