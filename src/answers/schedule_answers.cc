@@ -217,9 +217,9 @@ Json answer_simulate(const JsonValue& request) {
   Json json = with_panel(simulation.panels.front(), view == "panel");
   for (const Panel& panel : std::span(simulation.panels).subspan(1))
     json["with"].push_back(with_panel(panel, view == "panel"));
-  if (!simulation.lost_summary.empty()) json["lost"] = simulation.lost_summary;
-  if (simulation.kept_makespan) json["kept_makespan"] = *simulation.kept_makespan;
-  if (simulation.bound) json["bound"] = *simulation.bound;
+  if (!simulation.followed.summary.empty()) json["lost"] = simulation.followed.summary;
+  if (simulation.followed.kept_makespan) json["kept_makespan"] = *simulation.followed.kept_makespan;
+  if (simulation.followed.bound) json["bound"] = *simulation.followed.bound;
   if (!simulation.micro_batch_of_place.empty()) json["micro_batch_of_place"] = simulation.micro_batch_of_place;
   if (!simulation.notes.empty()) json["notes"] = simulation.notes;
   return json;

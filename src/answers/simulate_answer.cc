@@ -216,13 +216,11 @@ Simulation answer(const SimulateRequest& asked) {
   const Schedule healthy = request.schedule.make_valid(make, request.pairs);
   Simulation simulation;
   std::vector<Schedule> schedules = request.schedule.others(healthy, make);
-  const FollowedSchedule followed = request.lost.apply_to(healthy, groups, [&](const Schedule& schedule) {
+  simulation.followed = request.lost.apply_to(healthy, groups, [&](const Schedule& schedule) {
     return request.pairs.with_time(request.costs.costs_of(schedule));
   });
+  const FollowedSchedule& followed = simulation.followed;
   // The schedules beside it stay healthy: they are for comparison.
-  simulation.lost_summary = followed.summary;
-  simulation.kept_makespan = followed.kept_makespan;
-  simulation.bound = followed.bound;
   simulation.panels.push_back(
       simulated_panel(followed.schedule, request, followed.costs.workers, &simulation.micro_batch_of_place));
   for (const Schedule& schedule : schedules) simulation.panels.push_back(simulated_panel(schedule, request));
@@ -237,10 +235,11 @@ Simulation answer(const SimulateRequest& asked) {
 
 std::string simulation_json(const Simulation& simulation) {
   std::string more;
-  if (simulation.kept_makespan) more += fmt::format(", \"kept_makespan\": {}", json_number(*simulation.kept_makespan));
+  if (simulation.followed.kept_makespan)
+    more += fmt::format(", \"kept_makespan\": {}", json_number(*simulation.followed.kept_makespan));
   if (!simulation.micro_batch_of_place.empty())
     more += fmt::format(", \"micro_batch_of_place\": [{}]", fmt::join(simulation.micro_batch_of_place, ", "));
-  if (simulation.bound) more += fmt::format(", \"bound\": {}", json_number(*simulation.bound));
+  if (simulation.followed.bound) more += fmt::format(", \"bound\": {}", json_number(*simulation.followed.bound));
   const Panel& panel = simulation.panels.front();
   return to_json(panel.schedule, panel.timeline, panel.explanation, more);
 }
@@ -250,10 +249,10 @@ std::string simulate_text(const Simulation& simulation, const TextStyle& style) 
   std::string places;
   if (!simulation.micro_batch_of_place.empty())
     places = fmt::format("micro-batch in each place: {}\n", fmt::join(simulation.micro_batch_of_place, " "));
-  if (panels.size() == 1) return as_text(panels.front(), style) + places + simulation.lost_summary;
+  if (panels.size() == 1) return as_text(panels.front(), style) + places + simulation.followed.summary;
   std::string text;
   for (const Panel& panel : panels) text += panel.title + "\n" + as_text(panel, style) + "\n";
-  return text + comparison_table(panels) + places + simulation.lost_summary;
+  return text + comparison_table(panels) + places + simulation.followed.summary;
 }
 
 }  // namespace chimera

@@ -27,10 +27,8 @@ struct SimulateRequest {
 
 /// Simulated schedules.
 struct Simulation {
-  std::vector<Panel> panels;                           // the schedule first, then those of ScheduleRequest::with
-  std::string lost_summary;                            // how much longer a step takes because of lost and slow workers
-  std::optional<double> kept_makespan = std::nullopt;  // with the order of the healthy schedule
-  std::optional<double> bound = std::nullopt;  // of the makespan, by the busiest worker, if some are lost or slow
+  std::vector<Panel> panels;  // the schedule first, then those of ScheduleRequest::with
+  FollowedSchedule followed;  // schedule of the first panel, and its comparison with the healthy one
   std::vector<std::int64_t> micro_batch_of_place = {};  // permuted_micro_batches(), if asked for
   std::vector<std::string> notes;                       // fields without effect
 };
