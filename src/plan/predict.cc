@@ -202,10 +202,6 @@ std::optional<Prediction> Predictor::predict_below(double seconds, const Planned
   return prediction;
 }
 
-double least_step_seconds(const PlanProblem& problem, const Candidate& candidate) {
-  return least_seconds(problem, candidate, pass_seconds(problem, candidate));
-}
-
 std::vector<double> least_step_seconds(const PlanProblem& problem, const std::vector<Candidate>& candidates) {
   std::map<std::array<std::int64_t, 3>, double> passes;
   std::vector<double> bounds;

@@ -79,12 +79,9 @@ class Predictor {
   std::int64_t kept_ops_ = 0;                                                   // total number of ops in schedules_
 };
 
-/// Returns a lower bound of the step time, without generating the schedule: the total time of all ops divided by the
-/// number of workers. For a synchronous schedule that neither halves nor slices micro-batches, the bound is at least
-/// the time of one micro-batch through all stages and back.
-[[nodiscard]] double least_step_seconds(const PlanProblem& problem, const Candidate& candidate);
-
-/// Returns the bounds of all candidates, as least_step_seconds() does. Faster, because many share the times of layers.
+/// Returns a lower bound of the step time of each candidate, without generating its schedule: the total time of all ops
+/// divided by the number of workers. For a synchronous schedule that neither halves nor slices micro-batches, the bound
+/// is at least the time of one micro-batch through all stages and back.
 [[nodiscard]] std::vector<double> least_step_seconds(const PlanProblem& problem,
                                                      const std::vector<Candidate>& candidates);
 

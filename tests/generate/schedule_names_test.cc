@@ -92,7 +92,7 @@ TEST(ScheduleNamesTest, AppearOnlyInGenerate) {
 bool takes_a_name(const std::filesystem::path& file) {
   const std::array places = {"answers/plan_answer.cc",
                              "answers/plan_request.cc",
-                             "answers/planning_answers.cc",
+                             "answers/playground.cc",
                              "answers/schedule_request.cc",
                              "answers/shape_request.cc",
                              "answers/sweep_answer.cc",

@@ -46,7 +46,7 @@ TEST(OwnLayersTest, StagesAddUpTheirLayers) {
   EXPECT_DOUBLE_EQ(costs.memory[0].optimizer, 24 - 8);
   EXPECT_DOUBLE_EQ(costs.memory[1].boundary, 6 * 4);
   EXPECT_DOUBLE_EQ(costs.memory[1].activations, (6 + 5) * 4);
-  EXPECT_LE(least_step_seconds(predictor.problem(), candidate), predictor.predict(candidate).step_seconds);
+  EXPECT_LE(least_step_seconds(predictor.problem(), {candidate})[0], predictor.predict(candidate).step_seconds);
 }
 
 TEST(OwnLayersTest, PlansBalanceTheLayers) {

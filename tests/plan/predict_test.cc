@@ -504,7 +504,7 @@ TEST(PredictTest, NoOrderIsFasterThanTheLowerBound) {
       for (const std::int64_t size : {1, 2, 4}) {
         const Candidate candidate{
             .schedule = name, .shape = {.stages = 4, .micro_batches = 16 / size}, .micro_batch_size = size};
-        EXPECT_LE(least_step_seconds(problem, candidate), predictor.predict(candidate).step_seconds)
+        EXPECT_LE(least_step_seconds(problem, {candidate})[0], predictor.predict(candidate).step_seconds)
             << name << " on " << cores;
       }
     }
