@@ -4,10 +4,13 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "core/error.h"
 #include "core/json.h"
+#include "core/mapped.h"
 #include "render/encoding.h"
 #include "render/panel.h"
 #include "render/text_table.h"
@@ -17,21 +20,17 @@ namespace {
 
 using Row = std::vector<std::string>;  // name of a figure or setting, then its value per run
 
-std::vector<RunResults> all_figures(const std::vector<RunHistory>& runs) {
-  std::vector<RunResults> figures;
-  for (const RunHistory& run : runs) figures.push_back(summarize_run(run));
-  return figures;
-}
-
-std::vector<std::string> names_of(const std::vector<RunHistory>& runs) {
-  std::vector<std::string> names;
-  for (const RunHistory& run : runs) names.push_back(run.name);
-  return names;
+/// Returns the titles of the columns: the names of the runs, after a column without a title.
+Row head_of(const std::vector<RunHistory>& runs) {
+  Row head{""};
+  for (const RunHistory& run : runs) head.push_back(run.name);
+  return head;
 }
 
 std::string memory_text(double bytes) { return bytes > 0 ? bytes_text(bytes) : "-"; }
 
-std::vector<Row> figure_rows(const std::vector<RunResults>& all) {
+std::vector<Row> figure_rows(const std::vector<RunHistory>& runs) {
+  const auto all = mapped(runs, summarize_run);
   std::vector<Row> rows;
   const auto add = [&](const char* name, const auto& text_of) {
     Row row{name};
@@ -55,9 +54,7 @@ std::vector<Row> figure_rows(const std::vector<RunResults>& all) {
 }
 
 std::string as_table(const std::vector<RunHistory>& runs, std::vector<Row> rows) {
-  Row head = names_of(runs);
-  head.insert(head.begin(), "");
-  rows.insert(rows.begin(), std::move(head));
+  rows.insert(rows.begin(), head_of(runs));
   return text_table(rows, 1);
 }
 
@@ -75,9 +72,8 @@ std::vector<Row> difference_rows(const std::vector<RunHistory>& runs) {
 std::string no_differences(const std::vector<RunHistory>& runs) {
   // Runs without --checkpoint have no record of their configuration.
   std::vector<std::string> without;
-  for (const RunHistory& run : runs) {
+  for (const RunHistory& run : runs)
     if (run.configuration.empty()) without.push_back(run.name);
-  }
   if (!without.empty()) {
     return fmt::format("settings are not compared: {} {} trained without --checkpoint, which records them",
                        fmt::join(without, ", "), without.size() == 1 ? "was" : "were");
@@ -86,73 +82,42 @@ std::string no_differences(const std::vector<RunHistory>& runs) {
 }
 
 std::string rows_as_html(const std::vector<RunHistory>& runs, const std::vector<Row>& rows) {
-  Row head = names_of(runs);
-  head.insert(head.begin(), "");
   std::vector<std::vector<TableCell>> cells;
   for (const Row& row : rows) {
     auto& line = cells.emplace_back();
     for (const std::string& text : row) line.push_back({text, !line.empty()});
   }
-  return html_table(head, cells);
+  return html_table(head_of(runs), cells);
 }
 
-/// Appends a curve, and marks of the same color that have points.
-void add_curve(std::vector<Series>& curves, Series curve, std::vector<Series> marks) {
-  const int like = static_cast<int>(curves.size());
-  curves.push_back(std::move(curve));
-  for (Series& each : marks) {
-    if (each.points.empty()) continue;
-    each.like = like;
-    each.style = CurveStyle::Marks;
-    curves.push_back(std::move(each));
-  }
-}
-
-/// Returns series for note_changes().
-std::vector<Series> marks_of_changes(const RunHistory& run) {
-  return {{run.name + ", ranks lost or back"}, {run.name + ", order changed"}};
-}
-
-/// Marks a step if another number of ranks, or another order, ran the step before.
-void note_changes(const RunHistory& run, const StepMetrics& step, const Series& curve, std::vector<Series>& marks) {
-  if (step.workers != (&step == &run.steps.front() ? std::nullopt : (&step - 1)->workers))
-    marks[0].points.push_back(curve.points.back());
-  if (step.order) marks[1].points.push_back(curve.points.back());
-}
-
-/// Returns a curve per run over its steps, with a mark where ranks are lost or the order changes.
-std::vector<Series> step_curves(const std::vector<RunHistory>& runs, double StepMetrics::*field) {
+/// Returns a curve of `field` for each run, and marks of the same color where ranks are lost or the order changes; for
+/// losses, also where the validation loss is measured.
+std::vector<Series> curves_of(const std::vector<RunHistory>& runs, double StepMetrics::*field,
+                              CurveOver over = CurveOver::Steps) {
   std::vector<Series> curves;
   for (const RunHistory& run : runs) {
     Series curve{run.name};
-    std::vector<Series> marks = marks_of_changes(run);
-    for (const StepMetrics& step : run.steps) {
-      curve.points.emplace_back(step.step, step.*field);
-      note_changes(run, step, curve, marks);
-    }
-    add_curve(curves, std::move(curve), std::move(marks));
-  }
-  return curves;
-}
-
-/// Returns the training loss of each run, with marks for its validation loss and for changes.
-std::vector<Series> loss_curves(const std::vector<RunHistory>& runs, CurveOver over) {
-  std::vector<Series> curves;
-  for (const RunHistory& run : runs) {
-    Series training{run.name};
-    Series validation{run.name + ", validation"};
+    std::array<Series, 3> marks = {Series{run.name + ", validation"}, Series{run.name + ", ranks lost or back"},
+                                   Series{run.name + ", order changed"}};
+    auto& [validation, lost, changed] = marks;
     // Sums of step times, not clock times: a pause between two attempts of a run does not count.
-    std::vector<Series> marks = marks_of_changes(run);
     double seconds = 0;
+    std::optional<std::int64_t> workers;  // Of the step before
     for (const StepMetrics& step : run.steps) {
       seconds += step.step_seconds;
       const double x = over == CurveOver::Steps ? static_cast<double>(step.step) : seconds;
-      training.points.emplace_back(x, step.loss);
-      if (step.validation_loss) validation.points.emplace_back(x, *step.validation_loss);
-      note_changes(run, step, training, marks);
+      const auto& point = curve.points.emplace_back(x, step.*field);
+      if (field == &StepMetrics::loss && step.validation_loss) validation.points.emplace_back(x, *step.validation_loss);
+      if (step.workers != std::exchange(workers, step.workers)) lost.points.push_back(point);
+      if (step.order) changed.points.push_back(point);
     }
-    marks.insert(marks.begin(), std::move(validation));
-    add_curve(curves, std::move(training), std::move(marks));
+    const int like = static_cast<int>(curves.size());
+    curves.push_back(std::move(curve));
+    for (Series& each : marks) {
+      each.like = like;
+      each.style = CurveStyle::Marks;
+      if (!each.points.empty()) curves.push_back(std::move(each));
+    }
   }
   return curves;
 }
@@ -173,7 +138,7 @@ LineChart speed_chart(const std::vector<RunHistory>& runs) {
   return {.title = "Tokens a second",
           .x_label = "step",
           .y_label = "tokens/s",
-          .series = step_curves(runs, &StepMetrics::tokens_per_second),
+          .series = curves_of(runs, &StepMetrics::tokens_per_second),
           .from_zero = true};
 }
 
@@ -181,7 +146,7 @@ LineChart loss_chart(const std::vector<RunHistory>& runs, CurveOver over) {
   return {.title = over == CurveOver::Steps ? "Loss over steps" : "Loss over time",
           .x_label = over == CurveOver::Steps ? "step" : "seconds in steps",
           .y_label = "loss, nats a token; dashed: validation",
-          .series = loss_curves(runs, over)};
+          .series = curves_of(runs, &StepMetrics::loss, over)};
 }
 
 std::vector<Difference> differences_of(const std::vector<RunHistory>& runs) {
@@ -204,7 +169,7 @@ std::vector<Difference> differences_of(const std::vector<RunHistory>& runs) {
 }
 
 std::string comparison_text(const std::vector<RunHistory>& runs) {
-  std::string text = as_table(runs, figure_rows(all_figures(runs))) + "\n";
+  std::string text = as_table(runs, figure_rows(runs)) + "\n";
   const auto rows = difference_rows(runs);
   if (!rows.empty()) text += "what differs\n" + as_table(runs, rows);
   const std::string why = no_differences(runs);
@@ -237,7 +202,7 @@ std::string comparison_json(const std::vector<RunHistory>& runs) {
 std::string comparison_svg(const std::vector<RunHistory>& runs) { return to_svg(loss_chart(runs, CurveOver::Steps)); }
 
 std::string comparison_page(const std::vector<RunHistory>& runs) {
-  std::vector<Section> sections = {{"Results", rows_as_html(runs, figure_rows(all_figures(runs)))}};
+  std::vector<Section> sections = {{"Results", rows_as_html(runs, figure_rows(runs))}};
   const auto rows = difference_rows(runs);
   const std::string why = no_differences(runs);
   sections.push_back({"What differs", (rows.empty() ? "" : rows_as_html(runs, rows)) +
@@ -247,7 +212,7 @@ std::string comparison_page(const std::vector<RunHistory>& runs) {
   const LineChart time{.title = "Time of a step",
                        .x_label = "step",
                        .y_label = "seconds",
-                       .series = step_curves(runs, &StepMetrics::step_seconds),
+                       .series = curves_of(runs, &StepMetrics::step_seconds),
                        .from_zero = true};
   sections.push_back({"Throughput", side_by_side({to_svg(speed_chart(runs)), to_svg(time)})});
   std::ranges::move(order_sections(runs), std::back_inserter(sections));
