@@ -10,12 +10,13 @@
 #include <cmath>
 #include <filesystem>
 #include <nlohmann/json.hpp>
-#include <numeric>
+#include <span>
 #include <thread>
 
 #include "core/counted.h"
 #include "core/error.h"
 #include "core/json.h"
+#include "core/mapped.h"
 #include "launch/flight/flight_record.h"
 #include "render/panel.h"
 #include "telemetry/speed_report.h"
@@ -58,10 +59,7 @@ bool writes_to(const fs::path& files, const fs::path& file) {
 constexpr std::size_t kRecent = 20;  // steps in medians of rates and times
 
 std::vector<double> recent(const RunHistory& run, double StepMetrics::*field, std::size_t count) {
-  std::vector<double> values;
-  const std::size_t first = run.steps.size() > count ? run.steps.size() - count : 0;
-  for (std::size_t i = first; i < run.steps.size(); ++i) values.push_back(run.steps[i].*field);
-  return values;
+  return mapped(std::span(run.steps).last(std::min(count, run.steps.size())), field);
 }
 
 /// Returns bars of eight heights; each shows the mean of consecutive values.
@@ -128,19 +126,12 @@ std::optional<double> seconds_left(const TopView& view) {
   return std::max(0.0, *left - (view.process ? view.seconds_since_last : 0));
 }
 
-/// Returns the shares of the ranks here.
-std::vector<double> waiting_shares(const std::vector<LiveRank>& ranks) {
-  std::vector<double> shares;
-  for (const LiveRank& rank : ranks) {
-    if (rank.is_here) shares.push_back(rank.waiting);
-  }
-  return shares;
-}
-
+/// Returns the mean share of the ranks here; nullopt for a rank alone.
 std::optional<double> waiting_share(const TopView& view) {
-  const std::vector<double> shares = waiting_shares(view.ranks);
-  if (shares.size() < 2) return std::nullopt;
-  return std::accumulate(shares.begin(), shares.end(), 0.0) / static_cast<double>(shares.size());
+  double sum = 0;
+  const auto here = std::ranges::count_if(view.ranks, &LiveRank::is_here);
+  for (const LiveRank& rank : view.ranks) sum += rank.is_here ? rank.waiting : 0;
+  return here < 2 ? std::nullopt : std::optional(sum / static_cast<double>(here));
 }
 
 std::string state_in_words(const TopView& view) {

@@ -4,6 +4,8 @@
 #include <poll.h>
 #include <signal.h>
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <cstring>
 #include <memory>
@@ -56,9 +58,7 @@ std::string to_hex(const Value& value) {
   static_assert(std::is_trivially_copyable_v<Value>);
   std::array<unsigned char, sizeof(Value)> bytes{};
   std::memcpy(bytes.data(), &value, sizeof value);
-  std::string text;
-  for (const unsigned char byte : bytes) text += fmt::format("{:02x}", byte);
-  return text;
+  return fmt::format("{:02x}", fmt::join(bytes, ""));
 }
 
 template <class Value>
@@ -236,9 +236,8 @@ Ending relay(const RankEnvironment& self) {
     const auto reply = run_commands({command_on(job.host_of(self.rank), {"--version"})}, kProbe, signals).front();
     return reply && reply->exit_code == 0;
   };
-  while (self.generation > 0 && !host_answers()) {
+  while (self.generation > 0 && !host_answers())
     if (signals.has_signal(kBetweenProbes)) return {Ending::Kind::Exited, static_cast<int>(ExitCode::PeerLost)};
-  }
   return Relay(self, job, signals).run();
 }
 

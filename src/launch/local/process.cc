@@ -23,6 +23,7 @@
 #include <sstream>
 
 #include "core/console.h"
+#include "core/mapped.h"
 #include "core/signals.h"
 
 // A child starts in one of two ways. spawn() runs an executable; SpawnPlan lists what the kernel changes before exec.
@@ -31,12 +32,6 @@
 
 namespace chimera {
 namespace {
-
-// Raw system calls: the wrappers of glibc 2.36 cannot be linked from C++.
-int open_pidfd(pid_t pid) { return static_cast<int>(::syscall(SYS_pidfd_open, pid, 0U)); }
-void send_through_pidfd(int pidfd, int signal_number) {
-  ::syscall(SYS_pidfd_send_signal, pidfd, signal_number, nullptr, 0U);
-}
 
 /// What posix_spawn() does in the child before exec: descriptors, and signals that the launcher has blocked or ignored.
 class SpawnPlan {
@@ -95,8 +90,7 @@ std::vector<std::string> argv_of(const Command& command) {
 }
 
 std::vector<char*> c_array(std::vector<std::string>& strings) {
-  std::vector<char*> pointers;
-  for (std::string& string : strings) pointers.push_back(string.data());
+  auto pointers = mapped(strings, [](std::string& string) { return string.data(); });
   pointers.push_back(nullptr);
   return pointers;
 }
@@ -255,7 +249,8 @@ bool safe_to_fork() {
 // The pidfd is opened while the child cannot have been reaped, so it is of this child even if the child has ended.
 ChildProcess::ChildProcess(const Command& command) {
   pid_ = command.entry != nullptr && safe_to_fork() ? fork_entry(command) : spawn(command);
-  pidfd_ = FileDescriptor(open_pidfd(pid_));
+  // Raw system calls: the wrappers of glibc 2.36 cannot be linked from C++.
+  pidfd_ = FileDescriptor(static_cast<int>(::syscall(SYS_pidfd_open, pid_, 0U)));
   if (pidfd_.get() >= 0) return;
   const std::string reason = system_message(errno);
   ::kill(pid_, SIGKILL);
@@ -270,7 +265,9 @@ ChildProcess::~ChildProcess() {
   ::waitid(P_PIDFD, static_cast<id_t>(pidfd_.get()), &ignored, WEXITED);
 }
 
-void ChildProcess::send(int signal_number) const { send_through_pidfd(pidfd_.get(), signal_number); }
+void ChildProcess::send(int signal_number) const {
+  ::syscall(SYS_pidfd_send_signal, pidfd_.get(), signal_number, nullptr, 0U);
+}
 
 std::chrono::nanoseconds ChildProcess::processor_time() const {
   clockid_t clock{};
@@ -307,9 +304,8 @@ bool has_running(const std::vector<ChildProcess>& processes) {
 }
 
 void kill_running(const std::vector<ChildProcess>& processes) {
-  for (const ChildProcess& process : processes) {
+  for (const ChildProcess& process : processes)
     if (process.is_running()) process.send(SIGKILL);
-  }
 }
 
 std::vector<ChildExit> wait_for_exits(std::vector<ChildProcess>& processes, const SignalInbox& signals, int input,
