@@ -122,14 +122,12 @@ std::optional<SocketAddress> address_towards(const SocketAddress& to) {
 SocketAddress outward_address(const RendezvousPoint& rendezvous) {
   for (const char* example : {"192.0.2.1", "2001:db8::1"}) {
     int error = 0;
-    for (const SocketAddress& address : look_up({.host = example, .port = 9}, AI_NUMERICHOST, error)) {
+    for (const SocketAddress& address : look_up({.host = example, .port = 9}, AI_NUMERICHOST, error))
       if (const auto own = address_towards(address); own && !is_link_local(*own)) return *own;
-    }
   }
   std::set<std::string> names;
-  for (const InterfaceAddress& each : interface_addresses(names)) {
+  for (const InterfaceAddress& each : interface_addresses(names))
     if (!is_loopback(each.address) && !is_link_local(each.address)) return each.address;
-  }
   throw TransportError(
       fmt::format("'{}' is this host, and other hosts cannot reach its addresses; give an address, or --interface",
                   rendezvous.host));
@@ -265,9 +263,8 @@ std::string own_interface(const RendezvousPoint& rendezvous) {
   const std::string address = own_address(rendezvous);
   if (!rendezvous.interface.empty()) return rendezvous.interface;
   std::set<std::string> names;
-  for (const InterfaceAddress& each : interface_addresses(names)) {
+  for (const InterfaceAddress& each : interface_addresses(names))
     if (to_text(each.address) == address) return each.interface;
-  }
   throw TransportError(fmt::format("no interface of this host has the address {} any more", address));
 }
 

@@ -177,9 +177,7 @@ void Heartbeats::watch() {
 std::string Heartbeats::find_gone() {
   const auto leaves = [](const auto& heard) { return heard.second.leaves; };
   const auto now = Clock::now();
-  if (!settled_ && (leaves_ || std::ranges::any_of(heard_, leaves))) {
-    settled_ = now + options_.settling;
-  }
+  if (!settled_ && (leaves_ || std::ranges::any_of(heard_, leaves))) settled_ = now + options_.settling;
   if (!settled_ || now < *settled_) return "";
   settled_ = now + kBeat;  // next check
   const std::vector<int> gone = silent_for(options_.settling * 4 / 5);
@@ -190,9 +188,8 @@ std::string Heartbeats::find_gone() {
 std::string Heartbeats::find_left() const {
   if (leaves_) return "";
   std::vector<int> left;
-  for (const auto& [rank, heard] : heard_) {
+  for (const auto& [rank, heard] : heard_)
     if (heard.leaves && Clock::now() - heard.last > options_.farewell) left.push_back(rank);
-  }
   return left.empty() ? "" : describe_left(heard_, left, options_.farewell);
 }
 
@@ -217,9 +214,8 @@ std::vector<int> Heartbeats::silent() const {
 std::vector<int> Heartbeats::silent_for(std::chrono::milliseconds time) const {
   const auto now = Clock::now();
   std::vector<int> ranks;
-  for (const auto& [rank, heard] : heard_) {
+  for (const auto& [rank, heard] : heard_)
     if (!heard.leaves && now - heard.last > time) ranks.push_back(rank);
-  }
   return ranks;
 }
 

@@ -142,9 +142,8 @@ RunHistory read_run(const std::string& path) {
 
 std::vector<std::string> changes_of_order(const RunHistory& run) {
   std::vector<std::string> lines;
-  for (const StepMetrics& step : run.steps) {
+  for (const StepMetrics& step : run.steps)
     if (step.order) lines.push_back(fmt::format("step {}: {}", step.step, *step.order));
-  }
   return lines;
 }
 

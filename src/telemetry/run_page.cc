@@ -42,9 +42,8 @@ LineChart memory_chart(const RunHistory& run) {
 
 LineChart curve_chart(const RunHistory& run, const char* title, const char* label, double StepMetrics::*field) {
   Series curve{title};
-  for (const StepMetrics& step : run.steps) {
+  for (const StepMetrics& step : run.steps)
     if (std::isfinite(step.*field)) curve.points.emplace_back(step.step, step.*field);
-  }
   return {.title = title, .x_label = "step", .y_label = label, .series = {std::move(curve)}, .from_zero = true};
 }
 

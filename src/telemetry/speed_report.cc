@@ -206,9 +206,8 @@ std::optional<SpeedAnalysis> speed_of(const Flight& flight) {
 std::vector<int> stragglers_of(const Flight& flight) {
   std::vector<int> slow;
   const auto report = speed_of(flight);
-  for (const RankSpeed& rank : report ? report->ranks : std::vector<RankSpeed>()) {
+  for (const RankSpeed& rank : report ? report->ranks : std::vector<RankSpeed>())
     if (rank.is_straggler()) slow.push_back(rank.rank);
-  }
   return slow;
 }
 
@@ -278,17 +277,13 @@ std::string to_text(const SpeedAnalysis& report) {
   }
   if (report.simulated > 0) text += fmt::format("; simulated with these ops {:.4f} s", report.simulated);
   std::vector<std::string> shares;
-  for (const auto& [name, part] : kParts) {
-    shares.push_back(fmt::format("{} {:.4f} s", name, report.parts.*part));
-  }
+  for (const auto& [name, part] : kParts) shares.push_back(fmt::format("{} {:.4f} s", name, report.parts.*part));
   text += fmt::format("\n  of a step, mean over ranks: {}\n  mean of an op:", fmt::join(shares, ", "));
   std::int64_t stage = -1;
   for (const OpSpeed& op : report.ops) {
     if (op.stage != stage) text += fmt::format("\n    stage {:>3}", op.stage);
     text += fmt::format("  {} {:.4f} s", letter(op.kind), op.seconds);
-    if (op.planned > 0) {
-      text += fmt::format(" (profile {:.4f} s, {:.2f} times)", op.planned, op.seconds / op.planned);
-    }
+    if (op.planned > 0) text += fmt::format(" (profile {:.4f} s, {:.2f} times)", op.planned, op.seconds / op.planned);
     stage = op.stage;
   }
   return text + fmt::format("\n  {}\n", fmt::join(slow_causes(report), "\n  "));

@@ -89,9 +89,8 @@ class Waits {
     const std::int64_t shared = flight_.job.tensor_parallel;  // messages and sums stay among ranks of equal t
     const auto own = static_cast<std::size_t>(group.value() * shared + self % shared);
     if (own >= flight_.job.sums.size()) return ranks;
-    for (const RankId rank : flight_.job.sums[own]) {
+    for (const RankId rank : flight_.job.sums[own])
       if (rank.index() < flight_.ranks.size()) ranks.push_back(static_cast<int>(rank.value()));
-    }
     return ranks;
   }
 
@@ -101,9 +100,8 @@ class Waits {
 /// Returns the job's end, or, without a verdict, the time of the last event.
 std::int64_t end_of(const Flight& flight) {
   std::int64_t end = flight.verdict ? flight.verdict->nanoseconds : 0;
-  for (const auto& events : flight.ranks) {
+  for (const auto& events : flight.ranks)
     if (!flight.verdict && events && !events->empty()) end = std::max(end, events->back().nanoseconds);
-  }
   return end;
 }
 
@@ -111,9 +109,8 @@ std::int64_t end_of(const Flight& flight) {
 /// waited longest stopped first, and the others wait for it directly or over others.
 std::optional<int> infer_guilty(const std::vector<RankFinding>& ranks) {
   std::vector<RankFinding> suspects;
-  for (const RankFinding& rank : ranks) {
+  for (const RankFinding& rank : ranks)
     if (!rank.is_absent && rank.at && rank.at->phase != Phase::Ending) suspects.push_back(rank);
-  }
   if (std::ranges::any_of(suspects, [](const RankFinding& rank) { return rank.waits_for.empty(); })) {
     std::erase_if(suspects, [](const RankFinding& rank) { return !rank.waits_for.empty(); });
   }

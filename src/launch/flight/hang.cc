@@ -25,9 +25,8 @@ HangWatch::Duration HangWatch::interval() const {
 /// A hung rank may still use a little processor time, for its heartbeats and its loader.
 bool HangWatch::is_working(const Observation& now, Duration passed) const {
   if (now.is_waiting_for_disk) return true;
-  for (std::size_t i = 0; i < std::min(now.work.size(), last_.work.size()); ++i) {
+  for (std::size_t i = 0; i < std::min(now.work.size(), last_.work.size()); ++i)
     if (kWorkFactor * (now.work[i] - last_.work[i]) > passed) return true;
-  }
   return false;
 }
 

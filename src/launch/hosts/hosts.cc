@@ -113,9 +113,8 @@ RemoteJob read_remote_job(const std::string& path) {
 
 std::vector<std::string> variables_for_others() {
   std::vector<std::string> variables;
-  for (const auto& [name, value] : own_variables()) {
+  for (const auto& [name, value] : own_variables())
     if (is_for_others(name)) variables.push_back(fmt::format("{}={}", name, value));
-  }
   return variables;
 }
 

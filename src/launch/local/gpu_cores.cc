@@ -45,9 +45,8 @@ bool bind_to_cores(const std::vector<int>& cores) {
   if (CPU_COUNT(&allowed) < ::sysconf(_SC_NPROCESSORS_ONLN)) return false;
   cpu_set_t chosen;
   CPU_ZERO(&chosen);
-  for (const int core : cores) {
+  for (const int core : cores)
     if (CPU_ISSET(core, &allowed)) CPU_SET(core, &chosen);
-  }
   return CPU_COUNT(&chosen) > 0 && ::sched_setaffinity(0, sizeof chosen, &chosen) == 0;
 }
 

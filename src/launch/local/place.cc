@@ -203,9 +203,8 @@ Variables own_variables() {
 }
 
 const char* rank_variable(LauncherKind launcher) {
-  for (const KnownLauncher& known : known_launchers()) {
+  for (const KnownLauncher& known : known_launchers())
     if (known.kind == launcher) return known.rank;
-  }
   throw InternalError("a launcher without variables");
 }
 

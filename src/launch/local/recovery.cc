@@ -240,17 +240,15 @@ void Recovery::begin_generation() {
 
 void Recovery::leave_out_missing() {
   require_invariant(state_ == State::Leaving, "ranks are left out of a generation that has begun");
-  for (std::size_t rank = 0; rank < places_.size(); ++rank) {
+  for (std::size_t rank = 0; rank < places_.size(); ++rank)
     if (!has_weights_[rank] && places_[rank] != Place::Left) absent_.set(rank);
-  }
 }
 
 std::vector<int> Recovery::welcome() {
   require_invariant(state_ == State::Running, "ranks return in the middle of a recovery");
   std::vector<int> ranks;
-  for (int rank = 0; rank < static_cast<int>(places_.size()); ++rank) {
+  for (int rank = 0; rank < static_cast<int>(places_.size()); ++rank)
     if (ready_.test(static_cast<std::size_t>(rank))) ranks.push_back(rank);
-  }
   absent_ &= ~ready_;
   ready_.reset();
   begin_generation();
@@ -275,9 +273,8 @@ void Recovery::note(const RecoveryNote& note) {
 }
 
 bool Recovery::all_are_at(Place place) const {
-  for (std::size_t rank = 0; rank < places_.size(); ++rank) {
+  for (std::size_t rank = 0; rank < places_.size(); ++rank)
     if (!absent_.test(rank) && places_[rank] != place) return false;
-  }
   return true;
 }
 

@@ -72,9 +72,8 @@ class RankProcesses {
   /// Returns the ranks that are not absent.
   [[nodiscard]] std::vector<int> present() const {
     std::vector<int> ranks;
-    for (int rank = 0; rank < static_cast<int>(orders_.size()); ++rank) {
+    for (int rank = 0; rank < static_cast<int>(orders_.size()); ++rank)
       if (!is_absent(rank)) ranks.push_back(rank);
-    }
     return ranks;
   }
   /// Returns when the recovery goes on without the missing replacements.
@@ -110,9 +109,8 @@ class RankProcesses {
   /// Begins a generation with the processes that are ready to return. Returns their ranks; none if there are none.
   [[nodiscard]] std::vector<int> welcome() {
     // A process may have ended since it reported that it is ready.
-    for (std::size_t rank = 0; rank < orders_.size(); ++rank) {
+    for (std::size_t rank = 0; rank < orders_.size(); ++rank)
       if (!ranks_[rank].is_running()) recovery().forget_ready(static_cast<int>(rank));
-    }
     if (!recovery().is_any_ready()) return {};
     const std::vector<int> ranks = recovery().welcome();
     reason_ = fmt::format("rank {} returns", fmt::join(ranks, ", "));
@@ -187,9 +185,8 @@ class RankProcesses {
 
   void order_to_leave() {
     const Order leave{.kind = Order::Kind::Leave, .generation = recovery().generation()};
-    for (const int rank : present()) {
+    for (const int rank : present())
       if (!is_lost(rank)) send_order(orders_[static_cast<std::size_t>(rank)].get(), leave);
-    }
   }
 
   void order_to_join() {
@@ -308,9 +305,8 @@ class Supervisor {
     } else if (!saving_) {
       saving_ = Clock::now();
       print_message(describe_signal(number) + ": saves after this step and ends; a second signal ends at once");
-      for (int rank = 0; rank < plan_.ranks; ++rank) {
+      for (int rank = 0; rank < plan_.ranks; ++rank)
         if (ranks_[rank].is_running() && ranks_.has_trained(rank)) ranks_[rank].send(SIGUSR1);
-      }
     } else if (Clock::now() - *saving_ >= kSameSignal) {
       signal_ = number;
     }
