@@ -8,6 +8,7 @@
 #include <memory>
 #include <utility>
 
+#include "core/mapped.h"
 #include "search/follow.h"
 #include "simulate/simulate.h"
 
@@ -41,9 +42,8 @@ std::vector<double> measured_factors(SharedTimes& table, std::size_t ranks, std:
   for (std::size_t s = 0; s < stages; ++s) {
     for (std::size_t kind = 0; kind <= SharedTimes::kRecomputation; ++kind) {
       std::vector<double> times;
-      for (std::size_t rank = 0; rank < ranks; ++rank) {
+      for (std::size_t rank = 0; rank < ranks; ++rank)
         if (table.op(rank, s, kind) > 0) times.push_back(table.op(rank, s, kind));
-      }
       // Without a second holder there is nothing to compare with: the stage may just be larger.
       if (times.size() < 2) continue;
       const double median = lower_median(times);
@@ -54,9 +54,9 @@ std::vector<double> measured_factors(SharedTimes& table, std::size_t ranks, std:
       }
     }
   }
-  for (std::size_t rank = 0; rank < ranks; ++rank) own[rank] = healthy[rank] > 0 ? own[rank] / healthy[rank] : 1;
   // Factors are relative, and a rank that is faster than the median must not make the others look slow.
-  for (double& factor : own) factor = std::max(factor, 1.0);
+  for (std::size_t rank = 0; rank < ranks; ++rank)
+    own[rank] = healthy[rank] > 0 ? std::max(own[rank] / healthy[rank], 1.0) : 1;
   return own;
 }
 
@@ -146,9 +146,8 @@ std::string describe(const AdaptationTask& task, const Schedule& healthy, const 
   const auto before = forwards_of(healthy, task.launched.ranks);
   const auto now = forwards_of(schedule, task.launched.ranks);
   std::vector<std::size_t> takers;
-  for (std::size_t rank = 0; rank < now.size(); ++rank) {
+  for (std::size_t rank = 0; rank < now.size(); ++rank)
     if (now[rank] > before[rank]) takers.push_back(rank);
-  }
   for (const auto& [one, other, seconds] : task.delays)
     clauses.push_back(
         fmt::format("messages between ranks {} and {} take {:.2g} s", one.value(), other.value(), seconds));
@@ -217,9 +216,7 @@ std::span<double> SharedTimes::numbers_of(std::int64_t step, RankId rank) {
   if (std::ssize(steps_) >= kFewest) {
     double* const own = &table_[rank.index() * row_];
     for (std::size_t i = 0; i + 1 < row_; ++i) {
-      std::vector<double> values;
-      for (const auto& each : steps_) values.push_back(each[i]);
-      own[i] = lower_median(std::move(values));
+      own[i] = lower_median(mapped(steps_, [i](const auto& each) { return each[i]; }));
     }
   }
   change(rank.index()) = change_seconds_;

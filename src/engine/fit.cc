@@ -13,6 +13,7 @@
 
 #include "core/cgroup.h"
 #include "core/json.h"
+#include "core/mapped.h"
 #include "core/reject.h"
 #include "core/resident_memory.h"
 #include "engine/canonical.h"
@@ -78,19 +79,15 @@ void require_trainable(const FitRun& run) {
 std::vector<std::int64_t> partition_ends(const FitRun& run) {
   const auto layers = static_cast<std::int64_t>(run.model.layers.size());
   const auto& counts = run.options.partition;
-  std::vector<std::int64_t> ends;
   // Without a choice, layers are divided by number: the cost of a user's layers is unknown.
-  if (counts.empty()) {
-    for (const StageLayers& stage : even_partition(layers, run.schedule.stages)) ends.push_back(stage.end_layer);
-    return ends;
-  }
+  if (counts.empty()) return mapped(even_partition(layers, run.schedule.stages), &StageLayers::end_layer);
   const bool positive = std::ranges::all_of(counts, [](std::int64_t count) { return count > 0; });
   const auto total = std::accumulate(counts.begin(), counts.end(), std::int64_t{0});
   if (!positive || total != layers || static_cast<std::int64_t>(counts.size()) != run.schedule.stages) {
     reject("FitOptions::partition [{}] must be {} positive numbers that add up to {} layers", fmt::join(counts, ", "),
            run.schedule.stages, layers);
   }
-  ends.resize(counts.size());
+  std::vector<std::int64_t> ends(counts.size());
   std::partial_sum(counts.begin(), counts.end(), ends.begin());
   return ends;
 }
@@ -341,8 +338,7 @@ void RankFit::warm_up(const Program& program, bool& is_warm) {
 FitStep RankFit::train_step(std::int64_t step) {
   // Callers with an optimizer of their own (the Python package) need no state here.
   if (!optimizer_) {
-    std::vector<ParameterGroup*> in_order;
-    for (const auto& [id, stage] : stages_) in_order.push_back(stage.get());
+    const auto in_order = mapped<ParameterGroup*>(stages_, [](const auto& each) { return each.second.get(); });
     optimizer_ = make_optimizer(run_.options.optimizer, in_order);
   }
   FitStep done = train_step(step, [&](double norm) { driver_->update(*optimizer_, step, norm); });

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <optional>
 
+#include "core/mapped.h"
 #include "runtime/gradient_norms.h"
 
 namespace chimera {
@@ -44,10 +45,8 @@ class MomentOptimizer : public Optimizer {
     for (Group& group : groups) {
       State& state = states_.emplace_back();
       state.group = std::move(group);
-      for (const at::Tensor& parameter : state.group.parameters) {
-        state.means.push_back(at::zeros_like(parameter));
-        state.squares.push_back(at::zeros_like(parameter));
-      }
+      for (auto* moments : {&state.means, &state.squares})
+        *moments = mapped(state.group.parameters, [](const at::Tensor& each) { return at::zeros_like(each); });
     }
   }
 
@@ -78,11 +77,8 @@ class AdamW final : public MomentOptimizer {
  public:
   /// ATen's kernel counts the steps of each parameter in a tensor of its own.
   AdamW(std::vector<Group> groups, const OptimizerOptions& options) : MomentOptimizer(std::move(groups), options) {
-    for (State& state : states_) {
-      for (const at::Tensor& parameter : state.group.parameters) {
-        state.steps.push_back(at::zeros({}, parameter.options().dtype(at::kFloat)));
-      }
-    }
+    const auto zero = [](const at::Tensor& parameter) { return at::zeros({}, parameter.options().dtype(at::kFloat)); };
+    for (State& state : states_) state.steps = mapped(state.group.parameters, zero);
   }
 
   void step(double learning_rate, double gradient_factor) override {

@@ -4,6 +4,8 @@
 #include <cstddef>
 #include <numeric>
 
+#include "core/mapped.h"
+
 namespace chimera {
 
 std::vector<std::vector<double>> gather(const std::vector<double>& own, RankId rank, std::int64_t num_ranks,
@@ -27,9 +29,8 @@ std::vector<std::vector<double>> gather(const std::vector<double>& own, RankId r
 
 std::vector<std::string> gather_texts(const std::string& own, RankId rank, std::int64_t num_ranks,
                                       Transport& transport) {
-  std::vector<double> letters;
   // A number per byte is eight times as much as needed, but texts are short, and the transport sums only numbers.
-  for (const char letter : own) letters.push_back(static_cast<unsigned char>(letter));
+  const auto letters = mapped<double>(own, [](char letter) { return static_cast<unsigned char>(letter); });
   std::vector<std::string> texts;
   for (const std::vector<double>& text : gather(letters, rank, num_ranks, transport)) {
     std::string& read = texts.emplace_back();
