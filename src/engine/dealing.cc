@@ -23,9 +23,8 @@ std::vector<std::int64_t> even_micro_batches(const std::vector<double>& work, st
   std::ranges::stable_sort(order, std::ranges::greater(), work_of);
   for (const std::int64_t sample : order) {
     Dealt* least = nullptr;
-    for (Dealt& batch : batches) {
+    for (Dealt& batch : batches)
       if (batch.samples.size() < size && (least == nullptr || batch.work < least->work)) least = &batch;
-    }
     least->work += work_of(sample);
     least->samples.push_back(sample);
   }

@@ -95,9 +95,8 @@ class MuonMatrices {
   std::unique_ptr<Pending> start(double factor, Transport& transport, ParameterGroupId id) {
     // The group is on this rank alone, or has no matrices.
     if (counts_.empty()) return nullptr;
-    for (const Matrix& matrix : matrices_) {
+    for (const Matrix& matrix : matrices_)
       if (matrix.member == own_) matrix.result.copy_(iterated(matrix, factor));
-    }
     return transport.start_all_gather(id, results_, counts_);
   }
 
@@ -204,9 +203,8 @@ class Muon final : public Optimizer {
     if (transport_ != nullptr) {
       for (auto& [id, matrices] : groups_) gathers.push_back(matrices.start(gradient_factor, *transport_, id));
     }
-    for (const auto& gather : gathers) {
+    for (const auto& gather : gathers)
       if (gather) gather->wait();
-    }
     // From here on weights change. Ranks must agree that all results are there, or a survivor could not repeat the
     // update.
     if (transport_ != nullptr) transport_->confirm();
@@ -238,9 +236,8 @@ class Muon final : public Optimizer {
 
 std::unique_ptr<Optimizer> adamw_of_others(OptimizerOptions options, const std::vector<Parameter>& parameters) {
   std::vector<Parameter> others;
-  for (const Parameter& parameter : parameters) {
+  for (const Parameter& parameter : parameters)
     if (matrices_of(parameter, options.muon).empty()) others.push_back(parameter);
-  }
   options.kind = OptimizerKind::AdamW;
   return make_vector_optimizer(options, others);
 }

@@ -75,9 +75,7 @@ std::string find_invalid_option(const LearningRate& rate, std::int64_t steps) {
   if (rate.minimum && rate.shape == LearningRateShape::Constant) {
     return "min-learning-rate has no effect on a constant learning rate; leave it out";
   }
-  if (rate.cooldown && rate.shape != LearningRateShape::Wsd) {
-    return "cooldown is for --learning-rate-shape wsd";
-  }
+  if (rate.cooldown && rate.shape != LearningRateShape::Wsd) return "cooldown is for --learning-rate-shape wsd";
   if (rate.warmup > steps) {
     return fmt::format("warmup: {} steps are more than the run's {}; the learning rate would never reach its peak",
                        rate.warmup, steps);
@@ -115,9 +113,8 @@ bool has_decay(DecayedWeights decayed, std::string_view name, std::int64_t dimen
 }
 
 std::string find_invalid_option(const OptimizerOptions& options) {
-  for (const auto& [name, beta] : {std::pair("beta1", options.beta1), std::pair("beta2", options.beta2)}) {
+  for (const auto& [name, beta] : {std::pair("beta1", options.beta1), std::pair("beta2", options.beta2)})
     if (!(beta >= 0 && beta < 1)) return fmt::format("{} must be at least 0 and below 1, not {:g}", name, beta);
-  }
   const double momentum = options.muon.momentum;
   if (!(momentum >= 0 && momentum < 1))
     return fmt::format("momentum must be at least 0 and below 1, not {:g}", momentum);

@@ -65,9 +65,8 @@ Schedule rerouted_schedule(const RunShape& launched, const RunChange& change, st
 
 std::vector<RankId> remaining_ranks(const RunShape& launched, const std::vector<RankId>& lost) {
   std::vector<RankId> remaining;
-  for (RankId rank(0); rank.value() < launched.num_ranks(); rank = RankId(rank.value() + 1)) {
+  for (RankId rank(0); rank.value() < launched.num_ranks(); rank = RankId(rank.value() + 1))
     if (std::ranges::find(lost, rank) == lost.end()) remaining.push_back(rank);
-  }
   return remaining;
 }
 

@@ -70,9 +70,7 @@ Runs runs_of(const at::Tensor& input, const Masks& masks) {
     return {.length = sample_size, .first = head == 0 ? 0 : head * (sample_size / input.size(1))};
   }
   // A slice of hidden states [b, l, H]: the rows of its tokens are consecutive in the sample.
-  if (!has_heads) {
-    return {.length = sample_size, .first = masks.dropout.first_token * (sample_size / input.size(1))};
-  }
+  if (!has_heads) return {.length = sample_size, .first = masks.dropout.first_token * (sample_size / input.size(1))};
   // Attention probabilities of a slice, [b, heads, l, first_token + l]: each row is a run, because rows of the whole
   // mask continue to the end of the sequence.
   const std::int64_t rows = input.size(2);

@@ -13,17 +13,15 @@ std::vector<at::Tensor*> tensors_of(MicroBatch& batch) {
                              &batch.attention_mask, &batch.documents, &batch.next_sentence}) {
     if (tensor->defined()) tensors.push_back(tensor);
   }
-  for (at::Tensor& tensor : batch.more_inputs) {
+  for (at::Tensor& tensor : batch.more_inputs)
     if (tensor.defined()) tensors.push_back(&tensor);
-  }
   return tensors;
 }
 
 MicroBatch slice_of(MicroBatch batch, std::int64_t first, std::int64_t end,
                     std::shared_ptr<KeyValueCache> key_value_cache) {
-  for (at::Tensor* tensor : {&batch.tokens, &batch.targets}) {
+  for (at::Tensor* tensor : {&batch.tokens, &batch.targets})
     if (tensor->defined()) *tensor = tensor->narrow(1, first, end - first);
-  }
   // Not cut at the front: a query attends to earlier tokens of its document, which may lie in earlier slices.
   if (batch.documents.defined()) batch.documents = batch.documents.narrow(1, 0, end);
   // Dropout draws the mask of the whole sample and uses the part of the slice, so that slices change no bit.
@@ -37,16 +35,14 @@ Stage::Stage(std::vector<Parameter> parameters, const TiedLeaves& tied, std::opt
     : ParameterGroup(std::move(parameters)),
       compute_type_(compute.value_or(this->parameters().front().value.scalar_type())) {
   for (const Parameter& parameter : this->parameters()) leaves_.push_back(parameter.value);
-  for (const at::Tensor& leaf : {tied.embedding, tied.head}) {
+  for (const at::Tensor& leaf : {tied.embedding, tied.head})
     if (leaf.defined()) leaves_.push_back(leaf);
-  }
 }
 
 at::Tensor Stage::for_compute(const at::Tensor& leaf) {
   if (leaf.scalar_type() == compute_type_) return leaf;
-  for (const auto& [copied, copy] : copies_) {
+  for (const auto& [copied, copy] : copies_)
     if (copied.is_same(leaf)) return copy;
-  }
   at::Tensor copy = leaf.detach().to(compute_type_).requires_grad_();
   at::impl::GetVariableHooks()->set_grad_dtype(copy, leaf.scalar_type());  // autograd then adds in this type
   // Both share one gradient: backward of the copy accumulates in the type of the master weight.

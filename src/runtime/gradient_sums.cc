@@ -34,9 +34,7 @@ GradientSums::GradientSums(const WorkerContext& worker) : worker_(worker) {
 }
 
 void GradientSums::connect() const {
-  for (const auto& [id, group] : worker_.groups) {
-    worker_.transport.connect_sums(id, group->gradients(), shards_.at(id));
-  }
+  for (const auto& [id, group] : worker_.groups) worker_.transport.connect_sums(id, group->gradients(), shards_.at(id));
 }
 
 void GradientSums::start(ParameterGroupId id, Tracer* tracer) {
@@ -75,9 +73,8 @@ void GradientSums::open_block(const Op& op) {
 
 void GradientSums::close_block(const Op& op) {
   if (op.slice > 0) return;  // Slices run in reverse order, so a micro-batch ends with its slice 0
-  for (Accumulator& sum : accumulators_) {
+  for (Accumulator& sum : accumulators_)
     if (sum.stage == op.stage) sum.blocks.close(worker_.shape.positions[op.micro_batch.index()]);
-  }
 }
 
 void GradientSums::drop() {

@@ -15,9 +15,8 @@ namespace {
 /// Micro-batches of each stage that are in flight at once: after their forward, before their last backward op.
 std::map<StageId, std::size_t> most_in_flight(const std::vector<Instruction>& program) {
   std::set<StageId> recomputed;
-  for (const Instruction& each : program) {
+  for (const Instruction& each : program)
     if (each.kind == InstructionKind::Recompute) recomputed.insert(each.op.stage);
-  }
   std::map<StageId, std::size_t> now;
   std::map<StageId, std::size_t> most;
   for (const auto& [kind, op, peer, group, step] : program) {

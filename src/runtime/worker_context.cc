@@ -43,9 +43,8 @@ const TensorSpec& WorkerContext::message_of(const Op& maker) const {
 std::vector<Parameter> owned_parameters(const ParameterGroup& group, std::size_t members, std::size_t member) {
   const std::vector<std::size_t> owners = owners_of(group, members);
   std::vector<Parameter> own;
-  for (std::size_t p = 0; p < owners.size(); ++p) {
+  for (std::size_t p = 0; p < owners.size(); ++p)
     if (owners[p] == member) own.push_back(group.parameters()[p]);
-  }
   return own;
 }
 

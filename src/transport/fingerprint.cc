@@ -15,9 +15,8 @@ std::vector<std::string> differing_parts(const Fingerprint& own, const Fingerpri
   const FingerprintWords mine = to_words(own);
   if (mine[1] != other[1]) return {own.front().name};  // other parts may differ between builds
   std::vector<std::string> names;
-  for (std::size_t part = 1; part < own.size(); ++part) {
+  for (std::size_t part = 1; part < own.size(); ++part)
     if (mine[part + 1] != other[part + 1]) names.push_back(own[part].name);
-  }
   return names;
 }
 
@@ -41,9 +40,8 @@ void require_equal(const Fingerprint& own, const std::vector<FingerprintWords>& 
   const auto frequency = [&](const FingerprintWords& words) { return std::ranges::count(of_ranks, words); };
   const FingerprintWords& right = *std::ranges::max_element(of_ranks, {}, frequency);
   std::vector<std::size_t> others;
-  for (std::size_t r = 0; r < of_ranks.size(); ++r) {
+  for (std::size_t r = 0; r < of_ranks.size(); ++r)
     if (of_ranks[r] != right) others.push_back(r);
-  }
   if (others.empty()) return;
   // This rank is started as most others. Its user needs to know which rank is not; that rank names the settings.
   if (of_ranks[static_cast<std::size_t>(rank)] == right) {

@@ -136,9 +136,7 @@ at::Tensor open_message(const at::Tensor& buffer, const TensorSpec& spec, const 
   MessageHeader header;
   std::memcpy(&header, buffer.data_ptr(), sizeof header);
   const std::optional<MessageTag> arrived = tag_of(header);
-  if (arrived != expected) {
-    throw_mismatch(from, to, expected, arrived ? to_text(*arrived) : "bytes without a header");
-  }
+  if (arrived != expected) throw_mismatch(from, to, expected, arrived ? to_text(*arrived) : "bytes without a header");
   at::Tensor tensor = tensor_of(buffer, spec);
   check_bits(tensor, spec, *arrived, from, to);
   if (sent != nullptr) *sent = arrived->sent;

@@ -14,9 +14,7 @@ namespace {
 std::vector<std::int64_t> equal_counts(std::int64_t elements, std::int64_t members) {
   const std::int64_t slice = (elements + members - 1) / members;
   std::vector<std::int64_t> counts;
-  for (std::int64_t m = 0; m < members; ++m) {
-    counts.push_back(std::clamp<std::int64_t>(elements - m * slice, 0, slice));
-  }
+  for (std::int64_t m = 0; m < members; ++m) counts.push_back(std::clamp<std::int64_t>(elements - m * slice, 0, slice));
   return counts;
 }
 

@@ -55,9 +55,8 @@ class OperationEnd {
     while (!when_done_.empty()) {
       const auto calls = std::exchange(when_done_, {});
       lock.unlock();
-      for (const auto& done : calls) {
+      for (const auto& done : calls)
         if (has_succeeded) done();
-      }
       lock.lock();
     }
     is_over_ = true;

@@ -128,9 +128,8 @@ constexpr const char* kAllAreHere = "all";
 std::vector<int> missing_of(c10d::Store& store, int world_size) {
   std::vector<int> missing;
   try {
-    for (int rank = 0; rank < world_size; ++rank) {
+    for (int rank = 0; rank < world_size; ++rank)
       if (!store.check({key_of(rank)})) missing.push_back(rank);
-    }
   } catch (const std::exception&) {
     throw PeerLostError("the rendezvous server has ended, and rank 0 with it");
   }
@@ -205,9 +204,8 @@ void RendezvousStore::await_all(int rank, int world_size) {
 /// reports what happens to them.
 void RendezvousStore::announce_missing(int rank, int world_size, std::chrono::milliseconds waited) {
   if (rendezvous_.origin.empty()) return;
-  for (int lower = 0; lower < rank; ++lower) {
+  for (int lower = 0; lower < rank; ++lower)
     if (store_->check({key_of(lower)})) return;
-  }
   const std::vector<int> missing = missing_of(*store_, world_size);
   if (missing.empty()) return;
   constexpr std::size_t kMaxNamed = 16;

@@ -17,9 +17,7 @@ std::shared_ptr<std::byte> MappedPeers::at(const SharedAddress& address) {
   const std::scoped_lock lock(mutex_);
   const std::pair key(address.process, address.file);
   auto found = mapped_.find(key);
-  if (found == mapped_.end()) {
-    found = mapped_.emplace(key, Mapping{std::make_shared<SharedMemory>(address)}).first;
-  }
+  if (found == mapped_.end()) found = mapped_.emplace(key, Mapping{std::make_shared<SharedMemory>(address)}).first;
   auto& [memory, last_use] = found->second;
   last_use = ++uses_;
   std::shared_ptr<std::byte> byte(memory, memory->data() + address.offset);

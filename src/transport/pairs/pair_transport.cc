@@ -111,9 +111,8 @@ class PendingWorks final : public Pending {
 
   at::Tensor wait() override {
     guarded(operation_, [&] {
-      for (const auto& work : works_) {
+      for (const auto& work : works_)
         if (!work->wait()) throw TransportError("aborted");
-      }
     });
     return result_;
   }

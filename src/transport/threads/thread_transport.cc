@@ -129,9 +129,8 @@ void all_gather(std::vector<Addend>& addends) {
   for (std::size_t owner = 0; owner < addends.size(); ++owner) {
     const std::int64_t count = addends.front().sum.counts[owner];
     const at::Tensor owned = addends[owner].sum.gradients.narrow(0, offset, count);
-    for (std::size_t member = 0; member < addends.size(); ++member) {
+    for (std::size_t member = 0; member < addends.size(); ++member)
       if (member != owner) addends[member].sum.gradients.narrow(0, offset, count).copy_(owned);
-    }
     offset += count;
   }
 }
