@@ -12,25 +12,27 @@
 namespace chimera {
 namespace {
 
+/// Returns an option of a socket, or 0 for a descriptor that is no socket, as many are.
+int socket_option(int descriptor, int option) {
+  int value = 0;
+  socklen_t size = sizeof value;
+  return ::getsockopt(descriptor, SOL_SOCKET, option, &value, &size) == 0 ? value : 0;
+}
+
+/// Returns whether getpeername() or getsockname() gives an address of IPv4 or IPv6.
+bool is_internet_address(int descriptor, int (*name_of)(int, sockaddr*, socklen_t*)) {
+  sockaddr_storage name{};
+  socklen_t size = sizeof name;
+  const bool has_name = name_of(descriptor, reinterpret_cast<sockaddr*>(&name), &size) == 0;
+  return has_name && (name.ss_family == AF_INET || name.ss_family == AF_INET6);
+}
+
 bool is_tcp_connection(int descriptor) {
-  // Many descriptors are no sockets at all; getsockopt() then fails.
-  int type = 0;
-  socklen_t size = sizeof type;
-  if (::getsockopt(descriptor, SOL_SOCKET, SO_TYPE, &type, &size) != 0 || type != SOCK_STREAM) return false;
-  sockaddr_storage peer{};
-  size = sizeof peer;
-  const bool is_connected = ::getpeername(descriptor, reinterpret_cast<sockaddr*>(&peer), &size) == 0;
-  return is_connected && (peer.ss_family == AF_INET || peer.ss_family == AF_INET6);
+  return socket_option(descriptor, SO_TYPE) == SOCK_STREAM && is_internet_address(descriptor, ::getpeername);
 }
 
 bool is_listener(int descriptor) {
-  int listens = 0;
-  socklen_t size = sizeof listens;
-  if (::getsockopt(descriptor, SOL_SOCKET, SO_ACCEPTCONN, &listens, &size) != 0 || listens == 0) return false;
-  sockaddr_storage own{};
-  size = sizeof own;
-  const bool has_address = ::getsockname(descriptor, reinterpret_cast<sockaddr*>(&own), &size) == 0;
-  return has_address && (own.ss_family == AF_INET || own.ss_family == AF_INET6);
+  return socket_option(descriptor, SO_ACCEPTCONN) != 0 && is_internet_address(descriptor, ::getsockname);
 }
 
 /// Gloo does not tell its sockets, so they are found among the process's descriptors. An inode names a socket for its
