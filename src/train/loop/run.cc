@@ -3,13 +3,11 @@
 #include <ATen/Parallel.h>
 #include <c10/util/Exception.h>
 #include <fmt/ranges.h>
-#include <unistd.h>
 
 #include <atomic>
 #include <cstdlib>
 #include <exception>
 #include <mutex>
-#include <sstream>
 
 #include "checkpoint/checkpoint_folder.h"
 #include "core/cgroup.h"
@@ -26,10 +24,7 @@
 #include "launch/flight/hang.h"
 #include "launch/local/failure_report.h"
 #include "launch/local/gpu_cores.h"
-#include "launch/local/place.h"
 #include "launch/local/process.h"
-#include "rendezvous/address.h"
-#include "rendezvous/heartbeats.h"
 #include "runtime/gather.h"
 #include "runtime/memory_meter.h"
 #include "telemetry/speed_report.h"
@@ -42,6 +37,7 @@
 #include "train/observe/progress_report.h"
 #include "train/observe/step_summary.h"
 #include "train/recover/final_error.h"
+#include "train/recover/host_watch.h"
 #include "train/recover/stop_signals.h"
 #include "train/setup/connection.h"
 #include "train/setup/device.h"
@@ -280,47 +276,6 @@ class FlightRecordingScope {
 /// Writes the verdict. If there is none, because the run has succeeded, removes the folder.
 void end_own_flight(const std::string& folder, const std::optional<FlightVerdict>& verdict) {
   try_flight(folder, [&] { verdict ? write_verdict(folder, *verdict) : remove_flight(folder); });
-}
-
-/// Exits at once. Only rank 0, or a rank per host if rank 0 is silent, prints the reason.
-void end_for_silence(int rank, const std::string& reason, bool own) {
-  const auto place = find_place(own_variables());
-  if (own && (rank == 0 || (place && place->local_rank == 0))) {
-    print_message(reason);
-    messages().drain(kDrainAfterFailure);
-  }
-  ::_exit(static_cast<int>(ExitCode::PeerLost));
-}
-
-/// Detects dead hosts in a job that another launcher has started, such as torchrun. A host that loses power closes no
-/// connection, and Gloo would wait for it forever. The ranks therefore exchange heartbeats with rank 0
-/// (rendezvous/heartbeats.h) until the result is destroyed. If a rank is silent, this process exits at once with
-/// ExitCode::PeerLost. Collective; all ranks call it after they have connected. `keeps_connections`: no TCP connection
-/// that is open now may close, as with Gloo; a rank that does not notice that one has closed counts as silent. Returns
-/// null if heartbeats are not needed: on one host, and with the launcher of chimera, which sees its processes die.
-std::unique_ptr<Heartbeats> watch_hosts(const RankEnvironment& rank, Transport& transport, bool keeps_connections) {
-  if (!rank.placed || rank.rendezvous.host.empty()) return nullptr;
-  HeartbeatOptions options{.rank = rank.rank, .secret = rank.rendezvous.secret, .on_silence = {}};
-  options.on_silence = [rank = rank.rank](const std::string& reason, bool own) { end_for_silence(rank, reason, own); };
-  if (keeps_connections) {
-    options.has_lost_connection = [open = open_tcp_connections()] {
-      return !std::ranges::includes(open_tcp_connections(), open);
-    };
-  }
-  // Rank 0 listens for the heartbeats of all others, and tells them its port over the connections that exist already.
-  FileDescriptor socket;
-  std::string own;  // Rank 0: port and address
-  if (rank.rank == 0) {
-    const std::string address = own_address(rank.rendezvous);
-    socket = Heartbeats::socket_at(address);
-    own = fmt::format("{} {}", Heartbeats::port_of(socket), address);
-  }
-  std::istringstream told(gather_texts(own, RankId(rank.rank), rank.world_size, transport).front());
-  if (rank.rank == 0) return std::make_unique<Heartbeats>(std::move(socket), std::move(options));
-  std::uint16_t port = 0;
-  std::string address;
-  told >> port >> address;
-  return std::make_unique<Heartbeats>(address, port, std::move(options));
 }
 
 }  // namespace

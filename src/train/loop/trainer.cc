@@ -2,21 +2,16 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <filesystem>
-
 #include "checkpoint/checkpoint_folder.h"
 #include "core/cgroup.h"
 #include "core/clock.h"
 #include "core/error.h"
 #include "engine/adaptation.h"
 #include "engine/programs.h"
-#include "inference/continuation.h"
-#include "inference/distributed_model.h"
-#include "runtime/warm_up.h"
+#include "train/loop/device_warm_up.h"
 #include "train/recover/final_error.h"
 #include "train/recover/state_hash.h"
-#include "train/setup/data_tokenizer.h"
 #include "train/setup/device.h"
 #include "train/setup/job_checkpoints.h"
 #include "transport/stream.h"
@@ -48,76 +43,6 @@ ProgramShape program_shape_of(const RankContext& self) {
   shape.counts_whole = !self.is_copy();
   if (self.tensor) shape.sum_over_parts = [&self](const at::Tensor& numbers) { self.tensor->sum(numbers); };
   return shape;
-}
-
-/// Runs the ops of training and validation once before the first step of a GPU, on the samples of `step`, from 0,
-/// without messages and updates, and records graphs of ops (--op-graphs). So nothing in a step makes the GPU wait while
-/// receives are pending. Collective. Throws ConfigError if less than kGpuMargin of the GPU's memory is free afterwards.
-///
-/// BERT's attention has other ops with a mask, which only padded micro-batches have. So all combinations of program and
-/// mask run once. What a first op costs, loading kernels and getting memory from the driver, can wait for the whole
-/// device, and so for a message that a peer has not sent yet.
-void warm_up_device(const RankContext& self, std::int64_t step, Loader& loader, DeviceProgress& progress,
-                    Executor& executor) {
-  const JobShape& job = self.job;
-  const TrainOptions& options = self.job.options;
-  if (self.device.is_cpu()) return;
-  // A rank without peers waits for no message, so its first step may warm it up.
-  if (job.num_ranks() == 1 && !options.numbers.op_graphs) return;
-  const auto warm = [&](const Program& program, bool trains, bool is_masked) {
-    const auto load = [&](StageId stage, MicroBatchId id) {
-      MicroBatch batch = loader.training(step, stage, id);
-      // Validation drops nothing, and so runs other kernels than training.
-      if (!trains) batch.dropout = {};
-      batch.attention_mask = is_masked ? at::ones_like(batch.tokens, at::kBool) : at::Tensor();
-      return batch;
-    };
-    ObservationHooks observation = progress.observe(step);
-    // No step has begun for whoever watches this rank: the longer limit of the start-up still counts.
-    observation.on_instruction = [&](const Instruction&) { progress.note({RankProgress::Phase::StartUp}); };
-    warm_up(executor, program.workers[self.place.worker.index()],
-            {.load = load, .observation = std::move(observation)});
-  };
-  loader.warm_up(step);
-  for (const bool is_masked : {false, true}) {
-    if (is_masked && is_causal(job.model.family)) continue;
-    warm(job.programs.training, /*trains=*/true, is_masked);
-    if (options.data.validate_every > 0) warm(job.programs.validation, /*trains=*/false, is_masked);
-  }
-  if (options.numbers.op_graphs) {
-    const auto load = [&](StageId stage, MicroBatchId id) { return loader.training(step, stage, id); };
-    executor.record_ops(job.programs.training.workers[self.place.worker.index()], load,
-                        graph_capture_on(accelerator()));
-  }
-  // Only now does the allocator hold what a step needs, so that what is free will stay free.
-  require_gpu_margin(self.device);
-}
-
-StageRanks first_replica(const RankContext& self) {
-  const RunShape& shape = self.job.run;
-  StageRanks ranks{.holders = {}, .self = self.rank, .is_copy = self.is_copy()};
-  for (std::int64_t s = 0; s < shape.schedule.stages; ++s) {
-    const WorkerId worker = shape.schedule.placement.worker(ReplicaId(0), StageId(s));
-    ranks.holders.push_back(shape.ranks.rank({GroupId(0), worker}));
-  }
-  return ranks;
-}
-
-/// Returns the text that continues the prompt, on all ranks, with the stages of replica 0 in data-parallel group 0.
-/// Collective. `step` is the last training step, from 1; messages about hangs and failures name it.
-std::string sample_text(const RankContext& self, const TrainedModel& model, DeviceProgress& progress,
-                        std::int64_t step) {
-  const WholeTokens whole(self.tensor.get());  // T need not divide the tokens of a prompt
-  // Replica 0 of group 0 has each stage once. The other ranks take part only in the sums.
-  DistributedModel distributed(model.stages(), first_replica(self), self.transport, self.job.model.hidden,
-                               scalar_type(self.job.options.numbers.dtype), self.device);
-  const TrainingPrompt& prompt = *self.job.data.prompt;
-  const auto on_token = [&](TokenId, std::string_view) {
-    // A text takes long compared with an op, so each token is a sign of life for the watch of hangs.
-    progress.note({RankProgress::Phase::Steps, step, Instruction{.kind = InstructionKind::ReduceScalars}});
-    progress.catch_up();
-  };
-  return continue_prompt(distributed, prompt.prompt, prompt.options, prompt.tokenizer.get(), on_token).text;
 }
 
 }  // namespace
@@ -192,23 +117,6 @@ StepMetrics Trainer::train_step(std::int64_t step) {
   steps_.close();
   if (self_.job.canonical) last_.parameters_hash = hash_parameters();
   return last_;
-}
-
-double Trainer::validation_loss() {
-  const Job& job = self_.job;
-  // At least one mini-batch, which the loader fills up if the split is shorter.
-  const std::int64_t batches = std::clamp<std::int64_t>(job.data.validation->count() / job.run.mini_batch(), 1,
-                                                        job.options.data.validate_batches);
-  double sum = 0;
-  for (std::int64_t batch = 0; batch < batches; ++batch) {
-    const StepHooks hooks{
-        .step = steps_.step(),
-        .load = [&](StageId stage, MicroBatchId id) { return loader_.validation(batch, stage, id); },
-        .observation = progress_.observe(steps_.step()),
-    };
-    sum += driver_.validate(job.programs.validation, hooks);
-  }
-  return sum / static_cast<double>(batches);
 }
 
 void Trainer::run_step(std::int64_t step) {

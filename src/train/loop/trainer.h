@@ -20,6 +20,7 @@
 #include "telemetry/metrics.h"
 #include "train/loop/loader.h"
 #include "train/loop/step_position.h"
+#include "train/loop/step_validation.h"
 #include "train/observe/measured_step.h"
 #include "train/observe/run_times.h"
 #include "train/recover/checkpointer.h"
@@ -64,9 +65,8 @@ class Trainer {
   /// order. In an asynchronous schedule, micro-batches of later steps are already in the pipeline when it returns,
   /// unless `step` is the last of its Job::flush_interval().
   StepMetrics train_step(std::int64_t step);
-  /// Runs the forwards of the schedule on validation data. Returns the mean loss over at least one and at most
-  /// --validate-batches mini-batches, on all ranks. Collective.
-  double validation_loss();
+  /// Returns the loss on validation data (step_validation.h). Collective.
+  double validation_loss() { return chimera::validation_loss(self_, loader_, driver_, progress_, steps_.step()); }
 
   /// Abandons the current step after the loss of a rank. Not for asynchronous schedules.
   void drop_step();

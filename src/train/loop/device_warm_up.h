@@ -1,0 +1,19 @@
+#pragma once
+
+// What a rank with a GPU does once before its first step, so that nothing in a step makes the GPU wait while receives
+// are pending: it runs the ops of training and validation (runtime/warm_up.h), and records graphs of ops (--op-graphs).
+// Trainer (trainer.h) calls warm_up_device().
+
+#include "runtime/executor.h"
+#include "train/loop/loader.h"
+#include "train/setup/device_progress.h"
+#include "train/setup/rank_context.h"
+
+namespace chimera {
+
+/// Runs the ops of training and validation on the samples of `step`, from 0, without messages and updates. Does nothing
+/// on the CPU. Collective. Throws ConfigError if less than kGpuMargin of the GPU's memory is free afterwards.
+void warm_up_device(const RankContext& self, std::int64_t step, Loader& loader, DeviceProgress& progress,
+                    Executor& executor);
+
+}  // namespace chimera
