@@ -231,24 +231,20 @@ class Reductions {
 
   void report_end(std::size_t worker, SummedStages summed, bool has_updates) {
     if (!collectives_.joins(worker)) return;
-    const auto missing = [&](auto message) { run_.findings.add(ViolationKind::BadDataFlow, {}, message); };
     if (!collectives_.has_arrived(worker)) {
-      missing([&] { return fmt::format("worker {} never sums norms and losses", worker); });
+      run_.findings.add_text(ViolationKind::BadDataFlow, "worker {} never sums norms and losses", worker);
     }
     // A synchronous program has one OptimizerStep on each worker, a program with updates has none.
     if (run_.trains && (num_steps_[worker] == 0) != has_updates) {
-      missing([&] {
-        return fmt::format("worker {} {}", worker,
-                           has_updates ? "updates its weights twice" : "never updates its weights");
-      });
+      run_.findings.add_text(ViolationKind::BadDataFlow, "worker {} {}", worker,
+                             has_updates ? "updates its weights twice" : "never updates its weights");
     }
     // With updates between ops, each update has its own all-reduce, which update_weights() checks.
     if (!run_.trains || has_updates) return;
     for (const ParameterGroupId group : collectives_.unfinished(worker, summed == SummedStages::All)) {
-      missing([&] {
-        return fmt::format("worker {} does not start, or does not wait for, the all-reduce of stage {}", worker,
-                           group.value());
-      });
+      run_.findings.add_text(ViolationKind::BadDataFlow,
+                             "worker {} does not start, or does not wait for, the all-reduce of stage {}", worker,
+                             group.value());
     }
   }
 
@@ -455,9 +451,7 @@ class ProgramRun {
     }
     collectives_.check_order(run_.findings);
     // After a deadlock, what is missing at the end is a consequence, and not worth a report.
-    if (!report_deadlock(run_.program, run_.next, collectives_, run_.findings)) {
-      report_unfinished();
-    }
+    if (!report_deadlock(run_.program, run_.next, collectives_, run_.findings)) report_unfinished();
     return run_.findings.take();
   }
 
@@ -490,9 +484,7 @@ class ProgramRun {
   void report_unfinished() {
     tensors_.report_unfinished(run_.trains, run_.findings);
     computation_.report_unfinished_offloads();
-    for (std::size_t w = 0; w < run_.next.size(); ++w) {
-      reductions_.report_end(w, summed_, computation_.has_updates());
-    }
+    for (std::size_t w = 0; w < run_.next.size(); ++w) reductions_.report_end(w, summed_, computation_.has_updates());
     computation_.report_unfinished_versions();
   }
 
@@ -512,9 +504,8 @@ std::vector<Violation> check(const Program& program, ChannelDiscipline disciplin
   check_placement(program.placement, program.stages, program.micro_batches, program.slices, program.workers.size(),
                   findings);
   if (program.steps < 1 || program.micro_batches % program.steps != 0) {
-    findings.add(ViolationKind::OutOfRange, {}, [&] {
-      return fmt::format("{} micro-batches do not form {} steps", program.micro_batches, program.steps);
-    });
+    findings.add_text(ViolationKind::OutOfRange, "{} micro-batches do not form {} steps", program.micro_batches,
+                      program.steps);
   }
   // The run indexes its tables by worker, replica, stage and micro-batch without further checks.
   if (!findings.empty()) return findings.take();

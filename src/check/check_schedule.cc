@@ -62,16 +62,13 @@ void check_row(std::size_t r, const std::vector<WorkerId>& row, std::int64_t sta
                Findings& findings) {
   const auto workers = static_cast<std::int64_t>(num_workers);
   if (static_cast<std::int64_t>(row.size()) != stages) {
-    findings.add(ViolationKind::BadPlacement, {}, [&] {
-      return fmt::format("replica {} places {} stages; the schedule has {}", r, row.size(), stages);
-    });
+    findings.add_text(ViolationKind::BadPlacement, "replica {} places {} stages; the schedule has {}", r, row.size(),
+                      stages);
   }
   for (std::size_t s = 0; s < row.size(); ++s) {
     if (row[s].value() >= 0 && row[s].value() < workers) continue;
-    findings.add(ViolationKind::BadPlacement, {}, [&] {
-      return fmt::format("replica {} places stage {} on worker {}; workers are 0 to {}", r, s, row[s].value(),
-                         workers - 1);
-    });
+    findings.add_text(ViolationKind::BadPlacement, "replica {} places stage {} on worker {}; workers are 0 to {}", r, s,
+                      row[s].value(), workers - 1);
   }
 }
 
@@ -227,10 +224,8 @@ void check_pairs(const Schedule& schedule, Findings& findings) {
 
 void check_versions(const Schedule& schedule, Findings& findings) {
   if (schedule.updates->micro_batches < 1 || schedule.updates->versions < 1) {
-    findings.add(ViolationKind::OutOfRange, {}, [&] {
-      return fmt::format("{} micro-batches an update and {} weight versions; both are positive",
-                         schedule.updates->micro_batches, schedule.updates->versions);
-    });
+    findings.add_text(ViolationKind::OutOfRange, "{} micro-batches an update and {} weight versions; both are positive",
+                      schedule.updates->micro_batches, schedule.updates->versions);
     return;
   }
   VersionCheck(schedule, findings).run();
@@ -257,14 +252,12 @@ class ScheduleCheck {
     // The counts are right, but rows of the placement may be wrong.
     placed_ = findings_.empty();
     if (schedule_.groups < 1 || std::ssize(schedule_.workers) % schedule_.groups != 0) {
-      findings_.add(ViolationKind::BadPlacement, {}, [&] {
-        return fmt::format("{} groups do not divide {} workers", schedule_.groups, schedule_.workers.size());
-      });
+      findings_.add_text(ViolationKind::BadPlacement, "{} groups do not divide {} workers", schedule_.groups,
+                         schedule_.workers.size());
     }
     if (schedule_.slices > 1 && schedule_.updates) {
-      findings_.add(ViolationKind::OutOfRange, {}, [&] {
-        return fmt::format("{} slices in an asynchronous schedule, which has none", schedule_.slices);
-      });
+      findings_.add_text(ViolationKind::OutOfRange, "{} slices in an asynchronous schedule, which has none",
+                         schedule_.slices);
     }
     check_ops();
     check_complete();
@@ -374,22 +367,18 @@ bool check_placement(const Placement& placement, std::int64_t stages, std::int64
                      std::size_t num_workers, Findings& findings) {
   const bool has_slices = slices >= 1 && slices <= kMaxSlices;
   if (!has_slices) {
-    findings.add(ViolationKind::OutOfRange, {},
-                 [&] { return fmt::format("{} slices are not 1 to {}", slices, kMaxSlices); });
+    findings.add_text(ViolationKind::OutOfRange, "{} slices are not 1 to {}", slices, kMaxSlices);
   }
   const bool has_counts = has_slices && stages >= 1 && micro_batches >= 1 && micro_batches <= kMaxOps / slices / stages;
   if (has_slices && !has_counts) {
-    findings.add(ViolationKind::OutOfRange, {}, [&] {
-      const std::string of_slices = slices == 1 ? "" : fmt::format(" of {} slices", slices);
-      return fmt::format("{} stages and {} micro-batches{}; both are positive, their product at most {}", stages,
-                         micro_batches, of_slices, kMaxOps);
-    });
+    findings.add_text(ViolationKind::OutOfRange,
+                      "{} stages and {} micro-batches{}; both are positive, their product at most {}", stages,
+                      micro_batches, slices == 1 ? "" : fmt::format(" of {} slices", slices), kMaxOps);
   }
-  const auto report = [&](auto message) { findings.add(ViolationKind::BadPlacement, {}, message); };
   const std::size_t replicas = placement.num_replicas();
-  if (replicas == 0) report([] { return std::string("the schedule has no replica"); });
+  if (replicas == 0) findings.add_text(ViolationKind::BadPlacement, "the schedule has no replica");
   if (replicas > kMaxReplicas) {
-    report([&] { return fmt::format("{} replicas; ops can name {} at most", replicas, kMaxReplicas); });
+    findings.add_text(ViolationKind::BadPlacement, "{} replicas; ops can name {} at most", replicas, kMaxReplicas);
   }
   for (std::size_t r = 0; r < replicas; ++r) check_row(r, placement.worker_of[r], stages, num_workers, findings);
   return has_counts;

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 
 #include "check/wait_cycle.h"
 
@@ -84,20 +85,16 @@ void Collectives::check_order(Findings& findings) const {
   if (cycle.empty()) return;
   std::string message = "a cycle in the order of all-reduces, which can deadlock: ";
   for (std::size_t i = 0; i < cycle.size(); ++i) {
-    const ParameterGroupId first(cycle[i]);
-    const ParameterGroupId second(cycle[(i + 1) % cycle.size()]);
-    const auto are_adjacent = [&](const std::vector<ParameterGroupId>& groups) {
-      const auto found = std::adjacent_find(groups.begin(), groups.end(), [&](ParameterGroupId a, ParameterGroupId b) {
-        return a == first && b == second;
-      });
-      return found != groups.end();
+    const std::array edge{ParameterGroupId(cycle[i]), ParameterGroupId(cycle[(i + 1) % cycle.size()])};
+    const auto has_edge = [&](const std::vector<ParameterGroupId>& groups) {
+      return std::search(groups.begin(), groups.end(), edge.begin(), edge.end()) != groups.end();
     };
     // Every edge of the graph comes from the order of some worker.
-    const auto worker = std::find_if(order_.begin(), order_.end(), are_adjacent) - order_.begin();
+    const auto worker = std::find_if(order_.begin(), order_.end(), has_edge) - order_.begin();
     message += fmt::format("{}worker {} starts the all-reduce of stage {} before the all-reduce of stage {}",
-                           i == 0 ? "" : "; ", worker, first.value(), second.value());
+                           i == 0 ? "" : "; ", worker, edge[0].value(), edge[1].value());
   }
-  findings.add(ViolationKind::AllReduceOrder, {}, [&] { return message; });
+  findings.add_text(ViolationKind::AllReduceOrder, "{}", message);
 }
 
 namespace {

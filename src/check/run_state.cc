@@ -15,16 +15,12 @@ void LiveVersions::report_unfinished(Findings& findings) const {
               {}};
     newest.weight_version = this->newest(newest);
     if (gradients(newest) > 0) {
-      findings.add(ViolationKind::BadDataFlow, {}, [&] {
-        return fmt::format("{} gradients of stage {} of replica {} enter no update", gradients(newest),
-                           newest.stage.value(), newest.replica.value());
-      });
+      findings.add_text(ViolationKind::BadDataFlow, "{} gradients of stage {} of replica {} enter no update",
+                        gradients(newest), newest.stage.value(), newest.replica.value());
     }
     if (!holds(newest)) {
-      findings.add(ViolationKind::MissingVersion, {}, [&] {
-        return fmt::format("the newest weights of stage {} of replica {} are dropped", newest.stage.value(),
-                           newest.replica.value());
-      });
+      findings.add_text(ViolationKind::MissingVersion, "the newest weights of stage {} of replica {} are dropped",
+                        newest.stage.value(), newest.replica.value());
     }
   }
 }

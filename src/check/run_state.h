@@ -254,9 +254,7 @@ class OffloadedActivations {
   /// Called at the end of the program. Adds violations for activations that are still in host memory.
   void report_unfinished(Findings& findings) const {
     for (const auto& [tensor, worker] : in_host_) {
-      findings.add(ViolationKind::BadDataFlow, {}, [&, holder = worker] {
-        return fmt::format("worker {} never loads activations that it has offloaded", holder);
-      });
+      findings.add_text(ViolationKind::BadDataFlow, "worker {} never loads activations that it has offloaded", worker);
     }
   }
 

@@ -73,6 +73,12 @@ class Findings {
     listed_.push_back({kind, message(), std::move(places)});
   }
 
+  /// Adds a violation without places.
+  template <class... Parts>
+  void add_text(ViolationKind kind, fmt::format_string<Parts...> format, Parts... parts) {
+    add(kind, {}, [&] { return fmt::vformat(format, fmt::make_format_args(parts...)); });
+  }
+
   /// Adds a violation at one op. Its text begins with the op's place and name.
   template <class... Parts>
   void add_at(const Schedule& schedule, ViolationKind kind, Place place, fmt::format_string<Parts...> format,

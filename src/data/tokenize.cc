@@ -115,9 +115,7 @@ class JsonLine {
     if (const char* rest = nullptr; document_.current_location().get(rest) == simdjson::SUCCESS) {
       check(simdjson::TRAILING_CONTENT);
     }
-    if (!found) {
-      fail(fmt::format("the field '{}' is missing; found: {}; give --field", field, fmt::join(names, ", ")));
-    }
+    if (!found) fail(fmt::format("the field '{}' is missing; found: {}; give --field", field, fmt::join(names, ", ")));
     return *found;
   }
 
@@ -409,9 +407,7 @@ constexpr const char* kNone = "none";
 
 std::optional<TokenId> separator_of(const TokenizeOptions& options, const Tokenizer& tokenizer) {
   if (options.end_of_document == kNone) return std::nullopt;
-  if (options.end_of_document.empty()) {
-    return options.output == kText ? std::nullopt : tokenizer.end_of_document();
-  }
+  if (options.end_of_document.empty()) return options.output == kText ? std::nullopt : tokenizer.end_of_document();
   const auto id = tokenizer.find_token(options.end_of_document);
   if (!id) {
     reject("--end-of-document: '{}' is not a token of {}; give one of its tokens, or none", options.end_of_document,

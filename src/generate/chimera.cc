@@ -8,6 +8,7 @@
 #include <algorithm>
 
 #include "core/invariant.h"
+#include "core/mapped.h"
 #include "generate/chimera_placement.h"
 #include "generate/generator.h"
 #include "generate/list_schedule.h"
@@ -140,10 +141,7 @@ std::vector<Op> in_slot_order(std::vector<SlottedOp>& slotted) {
   std::ranges::sort(slotted, {}, &SlottedOp::slot);
   const bool is_distinct = std::ranges::adjacent_find(slotted, {}, &SlottedOp::slot) == slotted.end();
   require_invariant(is_distinct, "two ops of a worker have one slot of Chimera");
-  std::vector<Op> ops;
-  ops.reserve(slotted.size());
-  for (const SlottedOp& entry : slotted) ops.push_back(entry.op);
-  return ops;
+  return mapped(slotted, &SlottedOp::op);
 }
 
 // With slices, forwards of a unit no longer fit between the backwards of Chimera's slots, so the order is greedy. Two

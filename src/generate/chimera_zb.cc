@@ -124,9 +124,7 @@ Schedule of_depth(const PipelineShape& shape) {
 }
 
 Schedule of_slots(const PipelineShape& shape) {
-  if (shape.slices > 1) {
-    return has_sliced_units(shape) ? sliced_units(shape) : greedy_slices(shape, 0, shape.slices);
-  }
+  if (shape.slices > 1) return has_sliced_units(shape) ? sliced_units(shape) : greedy_slices(shape, 0, shape.slices);
   return has_whole_units(shape) || shape.micro_batches < shape.stages ? by_slots(shape) : best_greedy(shape);
 }
 

@@ -13,6 +13,7 @@
 #include <tuple>
 #include <utility>
 
+#include "core/mapped.h"
 #include "core/reject.h"
 #include "generate/list_orders.h"
 #include "generate/list_schedule.h"
@@ -67,8 +68,7 @@ std::vector<std::int64_t> late_starts(const OpTable& table, const std::vector<st
     lanes[{table.op(op).kind, table.op(op).replica, table.op(op).stage}].push_back(op);
   }
   for (const auto& [name, lane] : lanes) {
-    std::vector<std::int64_t> times;
-    for (const OpIndex op : lane) times.push_back(late[op]);
+    auto times = mapped(lane, [&](OpIndex op) { return late[op]; });
     std::ranges::sort(times);
     for (std::size_t i = 0; i < lane.size(); ++i) late[lane[i]] = times[i];
   }
@@ -154,10 +154,9 @@ constexpr std::int64_t kTicks = 12;  // Of an F on a healthy worker, if workers 
 
 /// Returns [worker]: the ticks of an F, which takes `unit` on a healthy worker.
 std::vector<std::int64_t> ticks_of(const std::vector<double>& speeds, std::int64_t unit) {
-  std::vector<std::int64_t> ticks;
-  for (const double speed : speeds)
-    ticks.push_back(speed == 0 ? unit : std::max<std::int64_t>(1, std::llround(static_cast<double>(unit) / speed)));
-  return ticks;
+  return mapped(speeds, [unit](double speed) {
+    return speed == 0 ? unit : std::max<std::int64_t>(1, std::llround(static_cast<double>(unit) / speed));
+  });
 }
 
 /// Returns the time of the busiest worker in ticks, which no order can beat.

@@ -5,6 +5,7 @@
 
 #include "core/choices.h"
 #include "core/counted.h"
+#include "core/mapped.h"
 #include "core/reject.h"
 #include "generate/chimera.h"
 #include "generate/entries.h"
@@ -25,11 +26,7 @@ std::span<const Generator> generators() {
   return all;
 }
 
-std::vector<std::string> schedule_names() {
-  std::vector<std::string> names;
-  for (const Generator& generator : generators()) names.push_back(generator.name);
-  return names;
-}
+std::vector<std::string> schedule_names() { return mapped(generators(), &Generator::name); }
 
 std::vector<std::string> schedules_with(Axis axis) {
   std::vector<std::string> names;

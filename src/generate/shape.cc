@@ -20,9 +20,7 @@ std::optional<std::string> shape_error(const PipelineShape& shape, std::int64_t 
   for (const ShapeAxis& axis : shape_axes()) {
     if (axis.get(shape) < axis.least) return below(axis.flag(), axis.least, axis.get(shape));
   }
-  if (shape.slices > kMaxSlices) {
-    return fmt::format("--slices must be at most {}, not {}", kMaxSlices, shape.slices);
-  }
+  if (shape.slices > kMaxSlices) return fmt::format("--slices must be at most {}, not {}", kMaxSlices, shape.slices);
   if (shape.slices > 1) ops_each *= shape.slices;
   if (shape.stages > kMaxOps / ops_each / shape.micro_batches) {
     return fmt::format("{} stages times {} micro-batches are more than {} ops; use fewer of either", shape.stages,

@@ -69,9 +69,7 @@ class SlicedUnits {
     phase.forwards = std::min(all, phase.first_gradient + ahead_) - phase.first_forward;
     phase.forward_window = 2 * std::max(distance_, phase.forwards);
     phase.gradient_window = 2 * std::max(distance_, gradients);
-    if (phase.forwards > 0) {
-      phase.gradient_delay = (windows_ - 1) * phase.forward_window + 2 * (ahead_ - begun);
-    }
+    if (phase.forwards > 0) phase.gradient_delay = (windows_ - 1) * phase.forward_window + 2 * (ahead_ - begun);
     const std::int64_t length = phase.gradient_delay + (windows_ - 1) * phase.gradient_window + 2 * gradients;
     const std::int64_t free = length - 2 * windows_ * (phase.forwards + gradients);
     // The weight gradients of the unit before fill the slots up to `begin` and the free slots of this phase.

@@ -338,9 +338,7 @@ const char* word_of(ElementType type) {
 
 const KnownClass& class_for(const ModelConfig& model) {
   // GPT-2 and BERT have one class each.
-  if (model.family != Family::Llama) {
-    return *std::ranges::find(kClasses, model.family, &KnownClass::family);
-  }
+  if (model.family != Family::Llama) return *std::ranges::find(kClasses, model.family, &KnownClass::family);
   // Only Qwen 3 normalizes queries and keys, and only Qwen 2 has these biases; a window alone makes it Mistral.
   const char* type = "llama";
   if (model.query_key_norm) type = "qwen3";

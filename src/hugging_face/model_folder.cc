@@ -32,9 +32,7 @@ std::string read_config(const std::string& folder) {
            download.empty() ? fmt::format("give a folder with {} and {}", kConfigName, kWeightsName) : download);
   }
   const std::string path = config_path(folder);
-  if (!is_file(path)) {
-    reject("{}: has no {}; give the folder of a Hugging Face model", folder, kConfigName);
-  }
+  if (!is_file(path)) reject("{}: has no {}; give the folder of a Hugging Face model", folder, kConfigName);
   std::string text = read_whole(path, kMaxConfigBytes);
   require_downloaded_content(path, text);
   return text;

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <map>
 
+#include "core/mapped.h"
 #include "core/reject.h"
 
 namespace chimera {
@@ -24,10 +25,9 @@ void require_unrollable(const Schedule& step, std::int64_t steps) {
   }
 }
 
-Ops shift_micro_batches(const Ops& ops, std::int64_t micro_batches) {
-  Ops result = ops;
-  for (Op& op : result) op.micro_batch = MicroBatchId(op.micro_batch.value() + micro_batches);
-  return result;
+Ops shift_micro_batches(Ops ops, std::int64_t micro_batches) {
+  for (Op& op : ops) op.micro_batch = MicroBatchId(op.micro_batch.value() + micro_batches);
+  return ops;
 }
 
 // Each op that ends a micro-batch frees one activation, so one forward of the next step may follow it: the worker never
@@ -44,13 +44,13 @@ void append_without_flush(Ops& stream, std::size_t drain, const Ops& next, std::
   stream.insert(stream.end(), next.begin() + static_cast<std::ptrdiff_t>(taken), next.end());
 }
 
+bool is_forward(const Op& op) { return op.kind == OpKind::Forward; }
+
 std::size_t leading_forwards(const Ops& ops) {
-  const auto is_forward = [](const Op& op) { return op.kind == OpKind::Forward; };
   return static_cast<std::size_t>(std::ranges::find_if_not(ops, is_forward) - ops.begin());
 }
 
 std::size_t ops_behind_forwards(const Ops& ops) {
-  const auto is_forward = [](const Op& op) { return op.kind == OpKind::Forward; };
   return static_cast<std::size_t>(std::find_if(ops.rbegin(), ops.rend(), is_forward) - ops.rbegin());
 }
 
@@ -83,7 +83,7 @@ std::size_t count_admitted(const Schedule& step, const Ops& ops) {
 Ops bound_in_flight(const Ops& ops, std::size_t admitted) {
   Ops forwards;
   Ops others;
-  for (const Op& op : ops) (op.kind == OpKind::Forward ? forwards : others).push_back(op);
+  for (const Op& op : ops) (is_forward(op) ? forwards : others).push_back(op);
   std::size_t taken = std::min(admitted, forwards.size());
   Ops stream(forwards.begin(), forwards.begin() + static_cast<std::ptrdiff_t>(taken));
   stream.reserve(ops.size());
@@ -225,10 +225,8 @@ ContinuousProgram lower_continuous(const Schedule& step, std::int64_t steps, Low
     options.steps = std::min(length, steps);
     stream.schedule = unroll(step, options.steps);
     stream.program = lower(stream.schedule, options);
-    stream.ends.clear();
-    for (const auto& instructions : stream.program.workers) {
-      stream.ends.push_back(ends_of_pieces(instructions, options.steps));
-    }
+    stream.ends = mapped(stream.program.workers,
+                         [&](const auto& instructions) { return ends_of_pieces(instructions, options.steps); });
     if (options.steps == steps || repeats(stream)) return stream;
   }
 }

@@ -22,9 +22,7 @@ constexpr const char* kSuffix = ".safetensors";
 namespace fs = std::filesystem;
 
 [[noreturn]] void refuse(const std::string& folder) {
-  if (!is_folder(folder)) {
-    reject("{}: is not a folder; give a folder with config.json and {}", folder, kWeightsName);
-  }
+  if (!is_folder(folder)) reject("{}: is not a folder; give a folder with config.json and {}", folder, kWeightsName);
   for (const char* pickle : {"pytorch_model.bin", "pytorch_model.bin.index.json", "model.bin"}) {
     // Names that torch.save() and old versions of transformers use.
     if (!path_exists(fs::path(folder) / pickle)) continue;

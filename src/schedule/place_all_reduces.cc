@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/mapped.h"
+
 namespace chimera {
 namespace {
 
@@ -25,12 +27,10 @@ std::vector<ParameterGroupId> order_of_groups(const OpTable& table, const std::v
     visit_groups(table.op(op).stage, stages, tied,
                  [&](std::size_t group) { last[group].first = std::max(last[group].first, start[op]); });
   }
-  std::vector<ParameterGroupId> order;
-  if (!trains) return order;
+  if (!trains) return {};
   // At equal times the smaller group comes first, so that all workers have the same order.
   std::sort(last.begin(), last.end());
-  for (const auto& [begin, group] : last) order.push_back(group);
-  return order;
+  return mapped(last, [](const auto& start_and_group) { return start_and_group.second; });
 }
 
 // The paper's eager-opt: an all-reduce beside a worker's last ops slows them, because both use the same cores or links.

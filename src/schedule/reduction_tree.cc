@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "core/mapped.h"
+
 namespace chimera {
 
 std::vector<Subtree> subtrees_of(std::int64_t first, std::int64_t last) {
@@ -11,9 +13,7 @@ std::vector<Subtree> subtrees_of(std::int64_t first, std::int64_t last) {
   for (std::int64_t block = first; block < last; ++block) {
     adder.push({0, block}, Nothing{}, [](Nothing, Nothing) { return Nothing{}; });
   }
-  std::vector<Subtree> trees;
-  for (const auto& [tree, nothing] : adder.take()) trees.push_back(tree);
-  return trees;
+  return mapped(adder.take(), [](const auto& tree_and_sum) { return tree_and_sum.first; });
 }
 
 std::int64_t default_reduction_blocks(std::int64_t micro_batches) {

@@ -321,9 +321,7 @@ class CsvReader {
   }
 
   void add(const Op& op) {
-    if (++num_ops_ > kMaxOpsOfFile) {
-      fail(fmt::format("more than {} ops; a file has at most as many", kMaxOpsOfFile));
-    }
+    if (++num_ops_ > kMaxOpsOfFile) fail(fmt::format("more than {} ops; a file has at most as many", kMaxOpsOfFile));
     if (!has_header_) remember_largest(op);
     schedule_.workers.back().push_back(op);
   }

@@ -8,6 +8,7 @@
 #include <set>
 #include <utility>
 
+#include "core/mapped.h"
 #include "core/reject.h"
 #include "search/budget.h"
 
@@ -193,12 +194,10 @@ std::vector<SearchLayout> all_layouts(const PipelineShape& shape) {
            shape.pipelines);
   }
   const auto dealt = assign_round_robin(shape.micro_batches, shape.pipelines);
-  std::vector<std::int64_t> counts;
-  for (const auto& ids : dealt) counts.push_back(static_cast<std::int64_t>(ids.size()));
-  std::vector<SearchLayout> layouts;
-  for (const Rows& rows : Enumeration(shape.stages, shape.chunks, counts).run())
-    layouts.push_back({shape.stages, shape.stages * shape.chunks, placement_of(rows), dealt, shape.slices});
-  return layouts;
+  const auto counts = mapped<std::int64_t>(dealt, [](const auto& ids) { return std::ssize(ids); });
+  return mapped(Enumeration(shape.stages, shape.chunks, counts).run(), [&](const Rows& rows) {
+    return SearchLayout{shape.stages, shape.stages * shape.chunks, placement_of(rows), dealt, shape.slices};
+  });
 }
 
 void require_equal_links(const std::vector<SearchProblem>& problems) {

@@ -1,14 +1,13 @@
 #include "simulate/costs.h"
 
+#include "core/mapped.h"
 #include "schedule/slice_bounds.h"
 
 namespace chimera {
 
 std::vector<double> LinkCosts::times() const {
   if (!seconds.empty()) return seconds;
-  std::vector<double> all;
-  for (const double each : bytes) all.push_back(beta * each);
-  return all;
+  return mapped(bytes, [this](double each) { return beta * each; });
 }
 
 std::vector<double> parts_of_tokens(const SliceCosts& costs, std::int64_t slices) {

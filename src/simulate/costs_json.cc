@@ -12,6 +12,7 @@
 #include "core/choices.h"
 #include "core/json.h"
 #include "core/json_value.h"
+#include "core/mapped.h"
 #include "core/reject.h"
 
 namespace chimera {
@@ -53,14 +54,10 @@ constexpr std::int64_t kMaxWorkers = 4096;  // the file has one row for each pai
 Rows read_rows(const JsonValue& value, std::optional<std::size_t> workers) {
   const std::vector<JsonValue> rows = value.list();
   if (workers && rows.size() != *workers) value.fail(fmt::format("{} rows, but alphas has {}", rows.size(), *workers));
-  Rows result;
-  for (const JsonValue& row : rows) {
-    std::vector<double>& numbers = result.emplace_back();
-    // The matrix is square.
-    for (const JsonValue& entry : row.list(static_cast<std::int64_t>(rows.size()), "worker"))
-      numbers.push_back(entry.number());
-  }
-  return result;
+  // The matrix is square.
+  return mapped(rows, [&](const JsonValue& row) {
+    return mapped(row.list(std::ssize(rows), "worker"), [](const JsonValue& entry) { return entry.number(); });
+  });
 }
 
 // Tools that measure links print such tables. A header line names the columns, so that a file with other columns is
@@ -226,14 +223,12 @@ MessageBuffers read_buffers(const JsonValue& value) {
 using OrderedJson = nlohmann::ordered_json;
 
 OrderedJson stages_json(const std::vector<StageCosts>& stages) {
-  OrderedJson json = OrderedJson::array();
-  for (const StageCosts& stage : stages) {
-    json.push_back({{"forward", stage.forward},
-                    {"backward", stage.backward},
-                    {"input_gradient", stage.input_gradient},
-                    {"weight_gradient", stage.weight_gradient}});
-  }
-  return json;
+  return mapped(stages, [](const StageCosts& stage) {
+    return OrderedJson{{"forward", stage.forward},
+                       {"backward", stage.backward},
+                       {"input_gradient", stage.input_gradient},
+                       {"weight_gradient", stage.weight_gradient}};
+  });
 }
 
 OrderedJson all_reduce_json(const AllReduceCosts& costs) {
@@ -269,17 +264,16 @@ OrderedJson links_json(const LinkCosts& costs) {
 }
 
 OrderedJson memory_json(const std::vector<StageMemory>& stages) {
-  OrderedJson json = OrderedJson::array();
-  for (const StageMemory& stage : stages) {
-    json.push_back({{"weights", stage.weights},
-                    {"gradients", stage.gradients},
-                    {"optimizer", stage.optimizer},
-                    {"activations", stage.activations},
-                    {"boundary", stage.boundary}});
-    if (stage.deferred) json.back()["deferred"] = *stage.deferred;
-    if (stage.keys_and_values != 0) json.back()["keys_and_values"] = stage.keys_and_values;
-  }
-  return json;
+  return mapped(stages, [](const StageMemory& stage) {
+    OrderedJson json = {{"weights", stage.weights},
+                        {"gradients", stage.gradients},
+                        {"optimizer", stage.optimizer},
+                        {"activations", stage.activations},
+                        {"boundary", stage.boundary}};
+    if (stage.deferred) json["deferred"] = *stage.deferred;
+    if (stage.keys_and_values != 0) json["keys_and_values"] = stage.keys_and_values;
+    return json;
+  });
 }
 
 }  // namespace
@@ -312,7 +306,7 @@ CostModel costs_from_json(const std::string& text, const std::string& source, st
                       "all_reduce", "optimizer", "steps_overlap", "recompute", "offload", "memory", "buffers"});
   CostModel costs;
   costs.latency = root.number("latency");
-  for (const JsonValue& stage : root.field("stages").list(stages, "stage")) costs.stages.push_back(read_stage(stage));
+  costs.stages = mapped(root.field("stages").list(stages, "stage"), read_stage);
   if (root.has("pair")) costs.pair = root.number("pair");
   if (root.has("attention")) costs.slices.attention = root.number("attention");
   if (root.has("slice_bounds")) {
@@ -329,10 +323,7 @@ CostModel costs_from_json(const std::string& text, const std::string& source, st
   if (root.has("steps_overlap")) costs.steps_overlap = root.truth("steps_overlap");
   if (root.has("recompute")) costs.recompute = root.field("recompute").numbers(stages, "stage");
   if (root.has("offload")) costs.offload = read_offload(root.field("offload"), stages);
-  if (root.has("memory")) {
-    for (const JsonValue& stage : root.field("memory").list(stages, "stage"))
-      costs.memory.push_back(read_memory(stage));
-  }
+  if (root.has("memory")) costs.memory = mapped(root.field("memory").list(stages, "stage"), read_memory);
   if (root.has("buffers")) costs.buffers = read_buffers(root.field("buffers"));
   return costs;
 }

@@ -5,6 +5,7 @@
 
 #include "simulate/lower_bound.h"
 
+#include "core/mapped.h"
 #include "simulate/cost_table.h"
 
 #include <algorithm>
@@ -256,8 +257,7 @@ class Flow {
 double preemptive_makespan(const std::vector<OpClass>& classes) {
   std::vector<std::int64_t> next(classes.size(), 0);
   // [class]: what remains of its next op, which other ops may have interrupted.
-  std::vector<double> left;
-  for (const OpClass& each : classes) left.push_back(each.body);
+  std::vector<double> left = mapped(classes, &OpClass::body);
   double now = 0;
   double makespan = 0;
   while (true) {

@@ -2,6 +2,7 @@
 #include <map>
 #include <utility>
 
+#include "core/mapped.h"
 #include "schedule/weight_versions.h"
 #include "simulate/copy_engines.h"
 #include "simulate/cost_table.h"
@@ -32,9 +33,7 @@ class Ledger {
     for (std::size_t w = 0; w < changes_.size(); ++w) add_activations(w);
     // Offloaded bytes are away for a while, which is the opposite of holding them.
     if (costs_.offload && !costs_.memory.empty()) add_offloads();
-    std::vector<std::vector<MemoryPoint>> points;
-    for (auto& changes : changes_) points.push_back(add_up(changes));
-    return points;
+    return mapped(changes_, add_up);
   }
 
  private:

@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "core/error.h"
+#include "core/mapped.h"
 #include "core/random.h"
 #include "schedule/dependencies.h"
 #include "simulate/cost_table.h"
@@ -85,9 +86,7 @@ class Places {
 
 std::vector<double> work_of_places(const std::vector<double>& work,
                                    const std::vector<std::int64_t>& micro_batch_of_place) {
-  std::vector<double> places;
-  for (const std::int64_t i : micro_batch_of_place) places.push_back(work[static_cast<std::size_t>(i)]);
-  return places;
+  return mapped(micro_batch_of_place, [&](std::int64_t i) { return work[static_cast<std::size_t>(i)]; });
 }
 
 // Hill climbing from the data's own order and from a few random ones: each round tries all pairs in turn.

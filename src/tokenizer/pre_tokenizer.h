@@ -102,9 +102,7 @@ void split(const PreTokenizer& steps, std::string_view text, bool first, WordBuf
     pass_on(text);
   } else if (std::holds_alternative<BertWordStep>(steps[step])) {
     std::size_t start = 0;
-    for (auto word = next_bert_word(text, start); !word.empty(); word = next_bert_word(text, start)) {
-      pass_on(word);
-    }
+    for (auto word = next_bert_word(text, start); !word.empty(); word = next_bert_word(text, start)) pass_on(word);
   } else if (const auto* signs = std::get_if<BlankSignStep>(&steps[step])) {
     text = with_signs(*signs, text, first, buffer);
     if (!signs->split) return pass_on(text);
