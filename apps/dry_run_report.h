@@ -10,8 +10,9 @@
 
 namespace chimera::apps {
 
-/// Returns tables of stages and ranks. `gpus` is the result of gpu_resources() (train/setup/device.h): what NCCL needs
-/// of each GPU, or nothing for a job without GPUs.
+/// Returns tables of stages and ranks. `job` has the resolved settings of the run (train/setup/job.h), and `forecast`
+/// is the prediction for it. `gpus` is the result of gpu_resources() (train/setup/device.h): what NCCL needs of each
+/// GPU, or nothing for a job without GPUs.
 [[nodiscard]] std::string dry_run_text(const Job& job, const Forecast& forecast,
                                        const std::optional<GpuResources>& gpus);
 /// Returns the same as JSON; docs/footprint.md lists its fields.

@@ -35,19 +35,21 @@ struct TrainCommandLine {
   std::string config;      // path of a TOML file of flags
   std::string interface;   // network interface between hosts; empty: the interface of the route to rank 0
   bool dry_run = false;
-  bool lists_combinations = false;
+  bool lists_combinations = false;    // hidden --list-combinations, from which docs/combinations.md is made
   Format format = Format::Text;       // output format of a dry run
   const CLI::App* command = nullptr;  // argument of add_to()
 
   /// Adds all flags. If the user repeats a flag, the last value counts, except for --data and --validation. This object
   /// must outlive the parsing.
   void add_to(CLI::App& app);
+  /// Returns whether `flag`, such as `--steps`, is given.
   [[nodiscard]] bool has(const char* flag) const { return command->count(flag) > 0; }
   /// Throws ConfigError if flags contradict each other or lack the flag that gives them an effect.
   void check_flags() const;
   /// For --plan auto: finds the plan that make_plan() (plan/plan.h) predicts to be fastest among those that
-  /// `restrictions` allow; if their list of T is empty, it is usual_tensor_parallel(). Prints it to standard error, and
-  /// returns it as flags of `chimera train`. Throws ConfigError as ProblemRequest::problem() and make_plan() do.
+  /// `restrictions` allow. If these do not limit T (ranks that share each layer), T is one of usual_tensor_parallel().
+  /// Prints the plan to standard error, and returns it as flags of `chimera train`. Throws ConfigError if the problem
+  /// is invalid, or if no plan fits in memory.
   [[nodiscard]] std::vector<TrainFlag> planned_flags(PlanOptions restrictions) const;
 };
 

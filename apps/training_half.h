@@ -1,7 +1,8 @@
 #pragma once
 
-// The commands that need LibTorch, such as `train`, are in libchimera_training.so. main() loads the library only for
-// these commands, because it takes half a second to load. All other commands start in milliseconds.
+// The commands that need LibTorch, such as `train`, are in libchimera_training.so, the *training half* of the program.
+// main() loads the library only for these commands, because it takes half a second to load. All other commands start in
+// milliseconds.
 
 #include <CLI/CLI.hpp>
 

@@ -17,8 +17,9 @@ void set_flag(CLI::App& command, const std::string& name, const std::string& val
 
 /// Sets flags of `command` to the values of a TOML file. Flags that are already given on the command line keep their
 /// values. Keys are the names of flags without dashes. Values are strings, numbers, booleans or lists of them; a flag
-/// that takes no value needs `true` or `false`. Throws ConfigError, with file and line, for bad TOML, an unknown key,
-/// or a value of another type. Throws CLI::Error or ConfigError if a flag rejects its value.
+/// that takes no value needs `true` or `false`. Throws ConfigError if the file cannot be read, and, with file and line,
+/// for bad TOML, an unknown key, or a value of another type. Throws CLI::Error or ConfigError if a flag rejects its
+/// value.
 void merge_config(CLI::App& command, const std::string& path);
 /// Does the same as merge_config() with the text of a file. `path` appears only in messages.
 void merge_config_text(CLI::App& command, const std::string& text, const std::string& path);
@@ -27,7 +28,7 @@ void merge_config_text(CLI::App& command, const std::string& text, const std::st
 /// flags of a merged file count as given.
 [[nodiscard]] std::vector<std::string> given_arguments(const CLI::App& command);
 
-/// Returns the given flags as a file for merge_config().
+/// Returns the given flags, except --dry-run and --format, as the text of a file for merge_config().
 [[nodiscard]] std::string to_toml(const CLI::App& command);
 
 /// Returns the error message for the unknown flag or key `name`, for example `unknown flag '--lr'; did you mean

@@ -1,7 +1,8 @@
 #pragma once
 
-// Reads a request from the command line (answers/door.h): each field is a flag, and a field that is absent from the
-// command line keeps its value. The request must stay where it is, because the flags write into it.
+// Reads a request, the struct of a command's inputs (answers/door.h), from the command line: each field is a flag, and
+// a field that is absent from the command line keeps its value. The request must stay where it is, because the flags
+// write into it.
 
 #include <CLI/CLI.hpp>
 

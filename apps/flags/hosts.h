@@ -23,9 +23,9 @@ void add_hosts(CLI::App& command, HostFlags& flags, const std::string& help);
 /// Adds --ssh, --program and --master.
 void add_ssh_flags(CLI::App& command, HostFlags& flags);
 
-/// Returns the command line that runs HostFlags::program with `arguments` (none: see RemoteHost::program) on `host`
-/// over ssh, in the folder that has the path of the current folder. If HostFlags::hosts is empty, the command runs on
-/// this machine. Throws ConfigError if --ssh is blank.
+/// Returns the command line that runs HostFlags::program with `arguments` on `host` over ssh, in the folder that has
+/// the path of the current folder. If HostFlags::hosts is empty, the command runs on this machine. `arguments` may be
+/// empty: command_on() (launch/hosts/hosts.h) then appends those of a rank. Throws ConfigError if --ssh is blank.
 [[nodiscard]] std::vector<std::string> remote_command(const HostFlags& flags, const std::string& host,
                                                       const std::vector<std::string>& arguments);
 

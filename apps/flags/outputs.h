@@ -24,7 +24,7 @@ inline constexpr auto kNames<apps::Format> = in_order<apps::Format>("text", "jso
 
 namespace apps {
 
-/// Arguments of a command that answers a request.
+/// Arguments of a command that answers a request, the struct of its inputs (answers/door.h).
 template <class Request>
 struct RequestArguments {
   Request request;

@@ -1,24 +1,28 @@
 #pragma once
 
-// The planning problem of a command line. Models are also files and folders, machines paths or names of shipped
-// profiles. `chimera plan` adds all flags; `chimera train --plan auto` has flags of its own, and copies their values.
+// The planning problem of a command line: how to train a model fastest on a machine (ProblemRequest). A model may be
+// given by a file or folder, and a machine by a path or the name of a shipped profile. `chimera plan` adds the flags of
+// a ProblemRequest; `chimera train --plan auto` has flags of its own, and copies their values.
 
 #include "answers/plan_request.h"
 #include "plan/train_flags.h"
 
 namespace chimera::apps {
 
-/// Returns the model as find_model_or_folder() does, also of a checkpoint or a folder of checkpoints (the newest).
+/// Returns the model that `name` names: a preset, a TOML file, a Hugging Face folder, a checkpoint, or a folder of
+/// checkpoints (the newest valid one counts). Throws ConfigError if there is none, or if it is invalid.
 [[nodiscard]] ModelConfig find_model_or_run(const std::string& name);
 
 /// Makes a request find models and machines by the names of the command line: models by find_model_or_run(), machines
 /// by machine_file() (program.h).
 void use_files(ProblemRequest& request);
 
-/// Returns `name`, or the absolute path if it is a file or folder: files of flags may be used in another folder.
+/// Returns `name`, or its absolute path if it is a file or folder, so that a file of flags can be used in another
+/// folder.
 [[nodiscard]] std::string absolute_if_path(const std::string& name);
 
-/// Returns flags of `chimera train` for the model, sequence, number type, optimizer and device of the problem.
+/// Returns flags of `chimera train` for the model, sequence, number type, optimizer, dropout and device of `problem`,
+/// the result of request.problem().
 [[nodiscard]] std::vector<TrainFlag> workload_flags(const ProblemRequest& request, const PlanProblem& problem);
 
 }  // namespace chimera::apps

@@ -22,7 +22,7 @@ CLI::Option* add_text(CLI::App& app, const std::string& flag, std::function<void
 /// given. The variable of a count may be optional.
 CLI::Option* add_string(CLI::App& app, const std::string& flag, std::string& value, const std::string& type,
                         const std::string& description);
-/// Adds a flag whose text parse_count() parses.
+/// Adds a flag for a whole number, also a negative one (parse_count()). The caller checks the range.
 CLI::Option* add_count(CLI::App& app, const std::string& flag, auto& value, const std::string& description) {
   return add_text(
       app, flag, [&value, flag](const std::string& text) { value = parse_count(flag, text); }, "N", description);

@@ -61,7 +61,7 @@ struct CheckRequest {
   void visit(Door& door);
 };
 
-/// Checks the schedule with check_everything(). Throws ConfigError if there is none, because the request is invalid.
+/// Makes the schedule of the request and checks it with check_everything(). Throws ConfigError for an invalid request.
 [[nodiscard]] CheckResult answer(const CheckRequest& request);
 
 /// Checks the schedule. If it is valid, also checks the limits, the order in which gradients are accumulated, and the
@@ -72,8 +72,8 @@ struct CheckRequest {
 
 /// Returns the findings with their excerpts, or the proofs, as lines of text.
 [[nodiscard]] std::string check_text(const CheckResult& result);
-/// Returns a JSON object with the fields `valid`, `name`, `violations` and `notes`. The last two are lists of objects
-/// with `level`, `kind`, `message` and `places`.
+/// Returns a JSON object with the fields `valid`, `name`, `violations`, `notes` and, if CheckResult::waits has a value,
+/// `receive_waits`. Violations and notes are lists of objects with `level`, `kind`, `message` and `places`.
 [[nodiscard]] std::string check_json(const CheckResult& result);
 
 }  // namespace chimera

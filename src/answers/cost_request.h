@@ -44,12 +44,13 @@ struct CostRequest {
   std::optional<double> input_gradient = {};   // I; default: half of the backward
   std::optional<double> weight_gradient = {};  // W
   std::optional<double> latency = {};          // delay of each message
-  std::optional<double> attention = {};        // fraction of an op's time that is attention, 0 to 1
+  std::optional<double> attention = {};        // fraction of an op's time that is attention, 0 to 1; for slices only
   std::vector<TimeList> lists = {};            // the times above that have several values
   std::vector<double> stage_factors = {};      // [stage], or a single one for all: times of ops are multiplied by it
   double all_reduce = 0;                       // time of a stage's all-reduce; 0: none
-  double weights = 0;                          // bytes of all stages that one replica places on a worker
-  double activations = 0;                      // bytes of a full micro-batch in these stages
+  // For the peak memory of workers; both 0: not computed
+  double weights = 0;      // bytes of weights, gradients and optimizer state of all stages of a replica on a worker
+  double activations = 0;  // bytes of activations of a full micro-batch in these stages
   /// Tokens of each slice; one entry: equal lengths; empty, or not given: equal times.
   std::optional<std::vector<double>> slice_lengths = {};
   Document file = {};   // cost file, instead of the times above
@@ -98,7 +99,7 @@ struct PairRequest {
   void visit_time(Door& door);
   /// Returns the schedule with the pairs of `choice`. Throws ConfigError for Neighbors if the schedule has slices.
   [[nodiscard]] Schedule apply_to(Schedule schedule) const;
-  /// Returns `costs` with the given time. Throws ConfigError if `costs` has one already.
+  /// Returns `costs` with the time of pairs, if it is given. Throws ConfigError if `costs` has such a time already.
   [[nodiscard]] CostModel with_time(CostModel costs) const;
 };
 

@@ -1,10 +1,11 @@
 #pragma once
 
-// A request, such as SimulateRequest, declares each of its fields once: in a function visit(Door&), with name, meaning
-// and range. A door gives the fields their values: FlagDoor (apps/flags/flag_door.h) from the command line, JsonDoor
-// from JSON, in which the playground and Python ask. So command line, playground and Python accept the same fields and
-// values. Messages name a field by its flag, such as `--max-in-flight`, also those of JsonDoor; the answers to requests
-// in JSON (playground.cc) replace it by the JSON field, `max_in_flight`. A field of JSON that is null is absent.
+// A *request* is the struct of a command's inputs, such as SimulateRequest. Its function visit(Door&) declares each
+// field once, with name, meaning and range. A *door* reads the values of the fields from one kind of input: FlagDoor
+// (apps/flags/flag_door.h) from the command line, JsonDoor from the JSON of the playground (a web page) and of Python.
+// So all three accept the same fields and values. Error messages name a field by its flag, such as `--max-in-flight`;
+// for requests in JSON, playground.cc replaces the flag by the JSON field, `max_in_flight`. A field of JSON that is
+// null is absent.
 
 #include <functional>
 #include <type_traits>
@@ -20,7 +21,7 @@ namespace chimera {
 struct Field {
   std::string name;            // in JSON and Python, such as `max_in_flight`; the flag is `--max-in-flight`
   std::string meaning = "";    // for --help; empty: the field has no flag
-  std::string type = "";       // of the value in --help; empty: by the type of the field, and for a bool a flag alone
+  std::string type = "";       // placeholder of the value in --help, such as `N`; empty: type_of(); a bool has none
   std::int64_t least = 0;      // smallest number
   std::int64_t most = 0;       // largest whole number; 0: any
   const char* flag = nullptr;  // with dashes, such as `--costs`; null: made from the name
@@ -140,7 +141,7 @@ class JsonDoor : public Door {
 };
 
 /// Returns the request with the fields of a JSON object. `others` are names of further fields, which the caller reads.
-/// Throws ConfigError for an invalid value and for a field that is in neither.
+/// Throws ConfigError for an invalid value and for any other field.
 template <class Request>
 [[nodiscard]] Request read_request(const JsonValue& json, std::vector<std::string> others) {
   Request request;

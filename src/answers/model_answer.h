@@ -32,8 +32,8 @@ struct ModelAnswer {
   DataType dtype;
   OptimizerKind optimizer;
   std::vector<WorkerFootprint> workers = {};  // [worker] of --schedule; empty without it
-  StageChoice recompute = {};                 // choice of the request, in which the result replaces `auto`
-  std::set<StageId> recomputing = {};         // whole stages of `recompute`; a choice about blocks is in `partition`
+  StageChoice recompute = {};                 // --recompute; with --schedule, `auto` is replaced by the choice
+  std::set<StageId> recomputing = {};         // stages that recompute all blocks; `partition` says it for single blocks
 };
 
 /// Returns a table of layers, a table of stages, memory bars, and a table of workers.
@@ -55,14 +55,14 @@ struct ModelRequest {
   /// Finds a model by its name. Callers with files replace it.
   std::function<ModelConfig(const std::string& name)> find = find_preset;
   ModelOverrides overrides = {};
-  bool dropout = false;
+  bool dropout = false;  // whether training drops activations
   std::int64_t micro_batch_size = 4;
   std::optional<std::int64_t> sequence = {};  // default: 128, or as many as the model can attend to
   DataType dtype = DataType::Float32;
   OptimizerKind optimizer = OptimizerKind::AdamW;
   PartitionChoice partition = {};
   StageChoice recompute = {};
-  double memory_bytes = 0;   // of one worker, for `auto` of recompute
+  double memory_bytes = 0;   // limit of a worker, for --recompute auto: with 0, all stages recompute
   ScheduleRequest schedule;  // places stages on workers; one stage and as many micro-batches as stages by default
 
   void visit(Door& door);

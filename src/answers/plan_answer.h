@@ -33,10 +33,10 @@ struct PlanQuestions {
 };
 
 /// Everything that plan_text(), plan_json() and plan_csv() show. `slowdowns` is empty if the schedule is asynchronous,
-/// if T is above 1, or if there are too many ops to try.
+/// if several ranks share each layer (T above 1), or if there are too many ops to try.
 struct PlanAnalysis {
   PlanProblem problem;                                   // input of the planner: model, machine, workers, mini-batch
-  Plan plan;                                             // result of make_plan()
+  Plan plan;                                             // result of make_plan() or plan_by_paper_rule()
   PlanRule rule = PlanRule::Simulation;                  // how candidates were ranked
   std::vector<AnalyzedCandidate> candidates = {};        // best first
   std::optional<RankedCandidate> with_more_memory = {};  // fastest with twice the memory, if at least 0.1 % faster
@@ -47,8 +47,8 @@ struct PlanAnalysis {
   std::vector<std::string> assumptions = {};     // lines below its table: assumed numbers of the machine profile
 };
 
-/// Ranks the candidates with make_plan() and analyzes the best of them. Throws ConfigError if make_plan() does, for
-/// example because no candidate fits in memory, or if the row to explain does not exist.
+/// Ranks the candidates with make_plan(), or plan_by_paper_rule() for PlanRule::Paper, and analyzes the best of them.
+/// Throws ConfigError if no candidate fits in memory, if an option is invalid, or if the row to explain does not exist.
 [[nodiscard]] PlanAnalysis analyze_plan(const PlanProblem& problem, const PlanOptions& options, PlanRule rule,
                                         const PlanQuestions& questions = {});
 

@@ -19,7 +19,7 @@ namespace chimera {
 struct ProblemRequest {
   std::string model = "gpt2-mini";       // name for `find`
   ModelOverrides fields;                 // fields of the model that are changed
-  std::vector<OwnLayer> layers = {};     // of a user's own model, instead of `model`
+  std::vector<OwnLayer> layers = {};     // measured layers of a user's own model, instead of `model`
   std::int64_t workers = 0;              // total of all data-parallel groups; required
   std::int64_t mini_batch = 0;           // sequences per step of all groups; required
   double memory = 0;                     // GiB per worker; 0: `memory_bytes`
@@ -29,9 +29,9 @@ struct ProblemRequest {
   std::optional<DataType> dtype;         // empty: the default of dtype_for()
   OptimizerKind optimizer = OptimizerKind::AdamW;
   AllReducePlacement sync = AllReducePlacement::EagerOpt;  // when a worker starts to sum gradients
-  std::optional<Kernels> kernels = {};                     // of the job; empty: eager
+  std::optional<Kernels> kernels = {};                     // eager PyTorch kernels or fused ones; empty: eager
   bool dropout = false;                                    // whether training drops activations
-  // Whether the replicas of a stage divide its optimizer state (ZeRO stage 1); empty: if memory is short
+  // Whether the replicas of a stage divide its optimizer state (ZeRO stage 1); empty: only if memory is short
   std::optional<bool> shard_optimizer = {};
   std::string network = {};  // rate between nodes, such as 200Gb/s; empty: as in the machine profile
   /// Finds a model by its name, and reads the profile of a machine: by default a preset, and JSON text. Callers with
@@ -58,7 +58,7 @@ struct PlanRequest : ProblemRequest {
   PlanOptions options = {};  // answer() sets its T, partition and may_shard by the fields beside it
   PlanRule rule = PlanRule::Simulation;
   std::optional<PartitionChoice> partition = {};  // default: balanced
-  // T: absent: usual_tensor_parallel(); an empty list: every T
+  // Values of T (ranks that share each layer) to consider; absent: usual_tensor_parallel(); an empty list: every T
   std::optional<std::vector<std::int64_t>> tensor_parallel = {};
   PlanQuestions questions = {};  // what the answer adds: an explained row, the Pareto front
 
@@ -70,7 +70,8 @@ struct PlanRequest : ProblemRequest {
 /// ConfigError for other texts.
 void set_network(MachineProfile& machine, const std::string& network);
 
-/// Returns the T to consider by default: 1, and on hosts with several devices the divisors of their number.
+/// Returns the values of T (ranks that share each layer) to consider by default: 1, and on hosts with several devices
+/// the divisors of their number.
 [[nodiscard]] std::vector<std::int64_t> usual_tensor_parallel(const PlanProblem& problem);
 
 /// Plans as requested. Throws ConfigError for an invalid request, and as analyze_plan() does.

@@ -14,13 +14,15 @@ struct Record {
   std::string placement;  // a value of --placement
   SearchProblem problem;
   Schedule schedule;
-  double makespan = 0;
-  double lower_bound = 0;
-  std::optional<double> max_in_flight = {};  // stage units of a worker; also a limit of `problem`
+  double makespan = 0;     // of `schedule`, as the file says, in the unit of the costs of `problem`
+  double lower_bound = 0;  // of the makespan of all schedules of `problem`, as the file says
+  // Limit of a worker's activations, in stage units (check/check_limits.h); also in `problem`
+  std::optional<double> max_in_flight = {};
 };
 
-/// Reads the text of a record. `source` names it in messages. Throws ConfigError if it is not a record, if `stages` or
-/// `micro_batches` differ from the schedule's, or if the schedule is not valid. Does not recompute makespan and bound.
+/// Reads the text of a record. `source` names it in messages. Throws ConfigError if it is not a record, if its schedule
+/// is invalid, or if its fields `stages` and `micro_batches` are not the numbers of workers and micro-batches of the
+/// schedule. Does not recompute makespan and bound.
 [[nodiscard]] Record record_from_json(const std::string& text, const std::string& source);
 
 }  // namespace chimera

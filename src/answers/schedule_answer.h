@@ -30,12 +30,13 @@ struct Drawing {
 /// simulate`.
 [[nodiscard]] Drawing answer(const DrawRequest& request);
 
-/// Returns the figures of all schedules. If some, but not all, have split backwards, a whole backward takes two slots.
+/// Returns the figures of all schedules, in which each op is as long as the others. If some of several schedules have
+/// split backwards, a whole backward is twice as long.
 [[nodiscard]] std::vector<Panel> figures(const Drawing& drawing);
 /// Returns the figures as text.
 [[nodiscard]] std::string drawing_text(const Drawing& drawing, const TextStyle& style);
-/// Returns CSV of torch.distributed.pipelining, with sends and receives if `communication`. Throws ConfigError for
-/// these if the schedule is asynchronous.
+/// Returns CSV of torch.distributed.pipelining, with sends and receives if `communication`. Throws ConfigError if
+/// `communication` is set and the schedule is asynchronous.
 [[nodiscard]] std::string schedule_csv(const Schedule& schedule, bool communication);
 
 }  // namespace chimera

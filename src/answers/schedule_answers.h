@@ -17,9 +17,9 @@ using Json = nlohmann::ordered_json;
 /// Ranks schedules as `chimera sweep` does. Returns `rows`, an object of columns each, the schedules that were
 /// `left_out`, and `notes`.
 [[nodiscard]] Json answer_sweep(const JsonValue& request);
-/// Returns a schedule, or its ops with their start and end times, as the text of a file.
+/// Returns `text`: a file in the requested `format`, with a schedule, or with the times of its ops.
 [[nodiscard]] Json answer_export(const JsonValue& request);
-/// Reads a schedule, which may be CSV, and returns it as JSON, without validation.
+/// Reads a schedule, which may be CSV, and returns `text`: the schedule as a JSON file, without validation.
 [[nodiscard]] Json answer_read(const JsonValue& request);
 /// Returns the violations in a schedule. If there are any, and its stages and ops can be drawn, also returns a picture
 /// that marks the ops that cannot run.

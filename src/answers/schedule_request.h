@@ -1,7 +1,7 @@
 #pragma once
 
-// The parts of a request that say which schedules it is about: a ScheduleRequest and, for lost and slow workers, a
-// LostRequest (other workers that hold the same stages run their ops or a part of them, search/follow.h).
+// The parts of a request that say which schedules it is about: ScheduleRequest and LostRequest. The latter names lost
+// and slow workers, whose ops, or a part of them, move to other workers that hold the same stages (search/follow.h).
 
 #include <limits>
 
@@ -24,7 +24,7 @@ struct ScheduleRequest {
   std::vector<std::string> with = {};  // names or files of schedules to draw next to this one
   /// Reads a schedule file. Null if requests cannot name files, as in the playground.
   std::function<Schedule(const std::string& path)> load = nullptr;
-  std::int64_t most_ops = std::numeric_limits<std::int64_t>::max();  // limit of the playground
+  std::int64_t most_ops = std::numeric_limits<std::int64_t>::max();  // maximum number of ops; the playground sets it
 
   /// Visits name, text and shape.
   void visit(Door& door);
@@ -59,13 +59,15 @@ struct ScheduleRequest {
 [[nodiscard]] MakeSchedule fastest(const ShapeRequest& shape, const PairRequest& pairs,
                                    const std::function<double(const Schedule&)>& makespan);
 
-/// A schedule that follows the speeds of workers.
+/// A schedule whose ops were moved away from lost and slow workers. If no worker is lost or slow, the last three fields
+/// are empty.
 struct FollowedSchedule {
   Schedule schedule;
-  CostModel costs;                                     // with the factors of slow workers
-  std::string summary = {};                            // for text output: how much longer a step takes
-  std::optional<double> kept_makespan = std::nullopt;  // FollowedCosts::kept_makespan
-  std::optional<double> bound = std::nullopt;          // FollowedCosts::bound, if a worker is lost or slow
+  CostModel costs;           // with the factors of slow workers
+  std::string summary = {};  // for text output: how much longer a step takes
+  // Makespan of the unchanged schedule with the slow workers; empty if a worker is lost
+  std::optional<double> kept_makespan = std::nullopt;
+  std::optional<double> bound = std::nullopt;  // lower bound of the makespan
 };
 
 /// Lost and slow workers.

@@ -18,7 +18,7 @@ struct NamedPlacement {
   const char* name;
   PlacementKind kind;
   std::vector<Axis> axes = {};  // shape parameters that the placement has, besides stages, micro-batches and slices
-  std::int64_t chunks = 1;      // default of PipelineShape::chunks
+  std::int64_t chunks = 1;      // default of PipelineShape::chunks: stages of a pipeline on each worker
 
   /// Returns whether `axes` contains the parameter.
   [[nodiscard]] bool has_axis(Axis axis) const;
@@ -54,15 +54,16 @@ struct SearchAnswer {
   std::vector<std::string> notes;       // fields without effect
 };
 
-/// Returns the input of a search: the placement and micro-batches of a schedule. Throws ConfigError if it is
-/// asynchronous, halves micro-batches, or covers several data-parallel groups.
+/// Returns the input of a search: the placement and micro-batches of a schedule. Throws ConfigError if the schedule is
+/// asynchronous, has micro-batches of half size (Schedule::micro_batch_scale), or covers several data-parallel groups.
 [[nodiscard]] SearchLayout search_layout_of(const Schedule& schedule);
 
 /// Returns the limits and the seed of a search.
 [[nodiscard]] SearchOptions options_of(const SearchRequest& request,
                                        const std::function<void(const SearchProgress&)>& progress);
 
-/// Searches. Calls `progress` as SearchOptions::progress. Throws ConfigError or ScheduleError for an invalid request.
+/// Searches. Calls `progress`, which may be empty, periodically on this thread. Throws ConfigError or ScheduleError for
+/// an invalid request.
 [[nodiscard]] SearchAnswer answer(const SearchRequest& request,
                                   const std::function<void(const SearchProgress&)>& progress);
 

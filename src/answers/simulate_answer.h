@@ -19,8 +19,10 @@ struct SimulateRequest {
   LimitRequest limits;
   std::int64_t steps = 1;                  // number of consecutive steps
   std::optional<std::int64_t> cores = {};  // that all workers share; default: each worker has its own
-  bool permute_micro_batches = false;      // whether micro-batches of unequal work stand where they cost least
-  std::vector<double> contention = {};     // empty, or ops_by_sums, sums_by_ops and transfers of Contention
+  bool permute_micro_batches = false;      // whether to assign micro-batches of unequal work so that a step is short
+  // Slowdowns of overlapping ops and transfers: `ops_by_sums`, `sums_by_ops` and `transfers` of Contention
+  // (simulate/contention.h); empty: none
+  std::vector<double> contention = {};
 
   void visit(Door& door);
 };
@@ -28,9 +30,10 @@ struct SimulateRequest {
 /// Simulated schedules.
 struct Simulation {
   std::vector<Panel> panels;  // the schedule first, then those of ScheduleRequest::with
-  FollowedSchedule followed;  // schedule of the first panel, and its comparison with the healthy one
-  std::vector<std::int64_t> micro_batch_of_place = {};  // permuted_micro_batches(), if asked for
-  std::vector<std::string> notes;                       // fields without effect
+  FollowedSchedule followed;  // schedule of the first panel, and its comparison with the one without lost workers
+  // [micro-batch of the schedule]: the micro-batch of the data for it; empty unless permute_micro_batches
+  std::vector<std::int64_t> micro_batch_of_place = {};
+  std::vector<std::string> notes;  // fields without effect
 };
 
 /// Simulates the schedule and the others. Throws ConfigError for an invalid request or if the schedule exceeds the
