@@ -2,8 +2,8 @@
 
 // The measurement of `chimera plan --run`: trains with each of the best plans for a few steps, because their predicted
 // times may differ by less than the error of the prediction. The runs alternate (bench/contest.h), so that a change of
-// the machine's speed affects all of them. It is apart from the rest of the command because only this part needs
-// LibTorch.
+// the machine's speed affects all of them. This file is apart from the rest of the command because only the
+// measurement needs LibTorch.
 
 #include <string>
 #include <vector>

@@ -25,7 +25,8 @@ void add_ssh_flags(CLI::App& command, HostFlags& flags);
 
 /// Returns the command line that runs HostFlags::program with `arguments` on `host` over ssh, in the folder that has
 /// the path of the current folder. If HostFlags::hosts is empty, the command runs on this machine. `arguments` may be
-/// empty: command_on() (launch/hosts/hosts.h) then appends those of a rank. Throws ConfigError if --ssh is blank.
+/// empty: command_on() (launch/hosts/hosts.h) then appends the arguments of a rank. Throws ConfigError if --ssh is
+/// blank.
 [[nodiscard]] std::vector<std::string> remote_command(const HostFlags& flags, const std::string& host,
                                                       const std::vector<std::string>& arguments);
 

@@ -43,7 +43,7 @@ struct ModelAnswer {
 /// Returns the memory bars as SVG.
 [[nodiscard]] std::string model_svg(const ModelAnswer& report);
 
-/// Visits the fields that change single numbers of a preset model.
+/// Declares to `door` the fields that change single numbers of a preset model.
 void visit_overrides(Door& door, ModelOverrides& overrides);
 
 /// Finds a preset, also by the beginning of its name. Throws ConfigError for other names.

@@ -77,7 +77,7 @@ void set_network(MachineProfile& machine, const std::string& network);
 /// Plans as requested. Throws ConfigError for an invalid request, and as analyze_plan() does.
 [[nodiscard]] PlanAnalysis answer(const PlanRequest& request);
 
-/// Visits --recompute and --offload. `usual` describes the default of --recompute.
+/// Declares --recompute and --offload to `door`. `usual` describes the default of --recompute in the help.
 void visit_stage_choices(Door& door, StageChoice& recompute, StageChoice& offload, const std::string& usual);
 
 }  // namespace chimera

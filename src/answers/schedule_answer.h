@@ -30,7 +30,7 @@ struct Drawing {
 /// simulate`.
 [[nodiscard]] Drawing answer(const DrawRequest& request);
 
-/// Returns the figures of all schedules, in which each op is as long as the others. If some of several schedules have
+/// Returns the figures of all schedules, in which all ops have equal lengths. If some of several schedules have
 /// split backwards, a whole backward is twice as long.
 [[nodiscard]] std::vector<Panel> figures(const Drawing& drawing);
 /// Returns the figures as text.

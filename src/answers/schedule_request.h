@@ -1,7 +1,8 @@
 #pragma once
 
-// The parts of a request that say which schedules it is about: ScheduleRequest and LostRequest. The latter names lost
-// and slow workers, whose ops, or a part of them, move to other workers that hold the same stages (search/follow.h).
+// The parts of a request that say which schedules it is about: ScheduleRequest and LostRequest. A LostRequest names
+// lost and slow workers, whose ops, or a part of them, move to other workers that hold the same stages
+// (search/follow.h).
 
 #include <limits>
 

@@ -20,7 +20,7 @@ namespace chimera {
   return text;
 }
 
-/// Writes a file of 500,000 random letters, always the same, to train on. Throws as write_whole() does.
+/// Writes a file of 500,000 random letters, always the same, to train on. Throws ConfigError or Error if it cannot.
 inline void write_random_letters(const std::string& path) { write_whole(path, random_letters(500'000, "validation")); }
 
 }  // namespace chimera

@@ -48,7 +48,7 @@ enum class SummedStages : std::uint8_t {
 //
 // Gradients and updates
 // - Each worker that holds a stage takes part once per step in the sum of losses and gradient norms (ReduceScalars),
-//   after the ops and updates of the step. Lost workers do not.
+//   after the ops and updates of the step.
 // - In a synchronous training program, each worker all-reduces the gradients of its stages (SummedStages) once; also
 //   those of the tied matrix, which the first and the last stage may share. An all-reduce starts after the last weight
 //   gradient of the stage. The worker waits for it before ReduceScalars, and runs one OptimizerStep after

@@ -34,10 +34,10 @@ bool check_placement(const Placement& placement, std::int64_t stages, std::int64
 /// - At most `updates.versions` versions of a stage are kept: the newest, and every version that a later op uses.
 ///
 /// Returns the violations, at most Findings::kMaxListed of each kind. If there are more, a last violation of the kind
-/// has the number of the others. The result is empty if and only if lower() can make a program of the schedule, with
-/// any value of Pairs. If ops wait for each other, the violation names a shortest cycle of them (wait_cycle.h), with
-/// two places per wait: the op and its input. Never throws; accepts any ids. Takes time linear in the ops and in stages
-/// x micro-batches x slices.
+/// has the number of the others. The result is empty if and only if lower() can make a program of the schedule, whether
+/// or not the ops of a pair run together (Pairs). If ops wait for each other, the violation names a shortest cycle of
+/// them (wait_cycle.h), with two places per wait: the op and its input. Never throws; accepts any ids. Takes time
+/// linear in the ops and in stages x micro-batches x slices.
 [[nodiscard]] std::vector<Violation> check(const Schedule& schedule);
 
 }  // namespace chimera

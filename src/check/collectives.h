@@ -43,7 +43,7 @@ class Collectives {
   [[nodiscard]] std::int64_t arrivals(std::size_t worker) const { return arrivals_[worker]; }
   /// Returns whether the worker has joined the last step's sum of norms and losses.
   [[nodiscard]] bool has_arrived(std::size_t worker) const { return arrivals_[worker] == steps_; }
-  /// Returns whether the worker must join the sums of norms and losses. Lost workers (schedule/schedule.h) do not.
+  /// Returns whether the worker must join the sums of norms and losses: whether it holds a stage. Lost workers do not.
   [[nodiscard]] bool joins(std::size_t worker) const { return !held_[worker].empty(); }
   /// Returns whether all workers that join have joined the worker's latest sum. The worker must have joined one.
   [[nodiscard]] bool all_arrived(std::size_t worker) const {

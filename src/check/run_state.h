@@ -1,5 +1,5 @@
 #pragma once
-// check() (check_program.h) executes a program without numbers, to find its errors. These classes are the state of this
+// check() (check_program.h) executes a program without tensors, to find its errors. These classes are the state of this
 // execution: ProgramTensors has the results of ops and the workers that have them, Channels the messages between
 // workers, LiveVersions the versions of weights, and OffloadedActivations the activations in host memory.
 // check_program.cc calls them for each instruction that it executes, and decides from their answers what is a

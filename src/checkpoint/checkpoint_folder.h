@@ -38,12 +38,12 @@ struct NewestCheckpoint {
   std::optional<Checkpoint> checkpoint;  ///< nothing if no checkpoint is valid
   std::vector<std::string> rejected;     ///< reasons why newer checkpoints were rejected, one line each
 };
-/// Finds the newest valid checkpoint in `folder`, which may contain links to checkpoints. Does not throw if all are
-/// invalid.
+/// Finds the newest valid checkpoint in `folder`, which may contain links to checkpoints. Returns no checkpoint if the
+/// folder is missing or all are invalid. Throws CheckpointError if the folder cannot be read.
 [[nodiscard]] NewestCheckpoint newest_checkpoint(const std::string& folder, int threads,
                                                  const std::function<void()>& progress = {});
 
-/// Writes a line to messages() for each rejected checkpoint and, if there are any, the path of the older checkpoint
+/// Prints a line on standard error for each rejected checkpoint and, if there are any, the path of the older checkpoint
 /// that is used instead.
 void report_rejected(const NewestCheckpoint& newest);
 
@@ -73,8 +73,8 @@ inline constexpr const char* kLatestName = "latest";
 /// Returns the path of a checkpoint while it is written.
 [[nodiscard]] std::string unfinished_path(const std::string& folder, std::int64_t step);
 
-/// Returns the steps in the names of checkpoints and of links to checkpoints, ascending. Throws CheckpointError if the
-/// folder cannot be read.
+/// Returns the steps in the names of checkpoints and of links to checkpoints, ascending; empty if the folder is
+/// missing. Throws CheckpointError if it cannot be read.
 [[nodiscard]] std::vector<std::int64_t> list_steps(const std::string& folder);
 
 /// Checkpoints to keep: the newest `last`, and the first one at or after each multiple of `every` (0: no others).

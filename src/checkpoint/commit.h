@@ -34,11 +34,11 @@ struct CheckpointContent {
   std::map<std::string, std::string> files;  ///< further text files to write: name -> text
 };
 
-/// Commits a checkpoint. Does not wait: each of the `ranks` ranks must have called mark_rank_written() before. Adds the
-/// text files of `content`, the index of the weights (model.safetensors.index.json, if there are several weight files)
+/// Commits a checkpoint after all `ranks` ranks have called mark_rank_written(). Does not wait for them. Adds the text
+/// files of `content`, the index of the weights (model.safetensors.index.json, if there are several weight files)
 /// and the manifest. Then replaces a checkpoint of the same step, and updates the file `latest` (checkpoint_folder.h).
-/// Returns when everything is on the disk. Throws CheckpointError if the disk fails; checkpoints of other steps stay
-/// intact.
+/// Returns when everything is on the disk. Throws CheckpointError if a rank has not called mark_rank_written(), or if
+/// the disk fails; checkpoints of other steps stay intact.
 void commit(Disk& disk, const std::string& folder, std::int64_t step, int ranks, const CheckpointContent& content);
 
 /// Removes the unfinished checkpoint of this step, for example after a failed save. Throws nothing: if it fails, the

@@ -29,14 +29,15 @@ class Disk {
   virtual int create(const std::string& path);
   /// Opens a file to write into it. Returns a descriptor for close().
   virtual int open(const std::string& path);
-  /// Returns the number of bytes written, at least one of a non-empty `bytes`. `path` is for messages.
+  /// Writes the first bytes of `bytes`, which must not be empty, at `offset`. Returns their number, at least 1. `path`
+  /// is for messages.
   virtual std::size_t write(int file, std::uint64_t offset, std::span<const std::byte> bytes, const std::string& path);
   /// Waits until the file's content is on the disk (fsync).
   virtual void sync(int file, const std::string& path);
   virtual void close(int file) noexcept;
   /// Waits until the names of the files in the folder are on the disk (fsync of the folder).
   virtual void sync_folder(const std::string& path);
-  /// Replaces an existing file, or an existing empty folder.
+  /// Renames a file or folder. Replaces an existing file, or an existing empty folder, called `to`.
   virtual void rename(const std::string& from, const std::string& to);
   /// Swaps two paths atomically, to replace a checkpoint of the same step. Returns false if the kernel or the file
   /// system does not support it.
@@ -85,7 +86,7 @@ void write_file(Disk& disk, const std::string& path, const std::string& text);
 /// Writes or replaces a file in the folder. Readers, also after a crash, see the old text or the new one. When it
 /// returns, the new one is on the disk.
 void replace_file(Disk& disk, const std::string& folder, const std::string& name, const std::string& text);
-/// Removes a folder of files. If `folder` is a link, removes only the link.
+/// Removes a folder and the files in it; a subfolder is an error. If `folder` is a link, removes only the link.
 void remove_with_files(Disk& disk, const std::string& folder);
 
 }  // namespace chimera

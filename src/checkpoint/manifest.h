@@ -46,13 +46,13 @@ struct Manifest {
 /// Returns the text of manifest.json, with the seal.
 [[nodiscard]] std::string to_text(const Manifest& manifest);
 /// Parses the text of a manifest. `path` is for messages. Throws CheckpointError if the seal or the version is wrong,
-/// or if a file lacks a plain unique name, a size, or a hash per block.
+/// or if a file lacks a unique name without slash or leading dot, a size, or a hash per block.
 [[nodiscard]] Manifest parse_manifest(const std::string& path, const std::string& text);
 
-/// Converts Manifest::files to JSON.
+/// Converts Manifest::files, or the files of one rank (mark_rank_written() in commit.h), to JSON.
 [[nodiscard]] nlohmann::ordered_json files_json(const std::vector<FileEntry>& files);
-/// Converts the JSON of files_json() back. `path` is for messages. Throws CheckpointError if a file lacks a plain
-/// unique name, a size, or a hash per block.
+/// Converts the JSON of files_json() back. `path` is for messages. Throws CheckpointError, as parse_manifest() does,
+/// for an invalid file.
 [[nodiscard]] std::vector<FileEntry> parse_files(const std::string& path, const nlohmann::ordered_json& files);
 
 /// Reads and parses manifest.json in `folder`. Throws CheckpointError if the file is unreadable or larger than

@@ -14,7 +14,7 @@
 
 namespace chimera {
 
-/// All tensors of a checkpoint. Any number of threads may read.
+/// All tensors of a checkpoint, found by name (find() of the base class). Any number of threads may read.
 class CheckpointTensors : public TensorFiles {
  public:
   /// Does not verify the hashes of the manifest. Throws CheckpointError if a file is unreadable or invalid, or if two
@@ -35,9 +35,9 @@ struct ShardTensor {
   std::span<const std::byte> bytes;
 };
 
-/// Writes and syncs a safetensors file. Returns its name, size and hashes for the manifest. Calls `progress`,
-/// which must not be empty, at least once per 4 MiB, so that a rank can report that it is not hung. Throws
-/// CheckpointError if the disk fails.
+/// Writes and syncs the safetensors file `name` (shard_name()) in `folder`. Returns its name, size and hashes for the
+/// manifest. Calls `progress`, which must not be empty, at least once per 4 MiB, so that a rank can report that it is
+/// not hung. Throws CheckpointError if the disk fails.
 [[nodiscard]] FileEntry write_shard(Disk& disk, const std::string& folder, const std::string& name,
                                     const std::vector<ShardTensor>& tensors, const std::function<void()>& progress);
 

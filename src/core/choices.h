@@ -41,7 +41,7 @@ struct Named {
 template <class Enum>
 inline constexpr auto kNames = nullptr;
 
-/// Returns the names of the first enumerators, which have the values 0, 1, ..., in their order.
+/// Returns a table for kNames that gives these names to the enumerators with the values 0, 1, ..., in this order.
 template <class Enum, class... Texts>
 [[nodiscard]] constexpr auto in_order(Texts... names) {
   int next = 0;
@@ -93,7 +93,7 @@ template <class Number>
   return number;
 }
 
-/// Type of activations, their gradients, and messages.
+/// Type of the elements of activations, their gradients, and messages (--dtype).
 enum class DataType : std::uint8_t { Float32, Float64, BFloat16 };
 template <>
 inline constexpr auto kNames<DataType> = in_order<DataType>("float32", "float64", "bfloat16");
@@ -123,8 +123,8 @@ inline constexpr auto kNames<OptimizerKind> = in_order<OptimizerKind>("adamw", "
 [[nodiscard]] constexpr std::int64_t moments_of(OptimizerKind optimizer) {
   return optimizer == OptimizerKind::Sgd ? 0 : 2;
 }
-/// Returns the same number for the matrices of transformer blocks (model_config/matrices.h), for which Muon keeps less
-/// state than for other parameters.
+/// Returns the same number for the matrices of transformer blocks (model_config/matrices.h), for which Muon keeps one
+/// value instead of two.
 [[nodiscard]] constexpr std::int64_t matrix_moments_of(OptimizerKind optimizer) {
   return optimizer == OptimizerKind::Muon ? 1 : moments_of(optimizer);
 }

@@ -61,11 +61,12 @@ void restart_consoles();
 /// Values for `timeout` at the end of the process.
 inline constexpr std::chrono::milliseconds kDrainAfterSuccess{2000};  ///< After success
 inline constexpr std::chrono::milliseconds kDrainAfterFailure{300};   ///< After a failure or a signal
-/// Drains both consoles: standard output for `timeout`, then standard error for the rest of this time. Throws Error if
-/// a write to standard output failed, for example on a full disk; a slow or closed reader is no error.
+/// Drains standard output with `timeout`, then standard error with the rest of it (Console::drain()). Throws Error if a
+/// write to standard output failed, for example on a full disk; a slow or closed reader is no error.
 void finish_output(std::chrono::milliseconds timeout);
 
-/// Drains both consoles, each for at most `timeout`, then exits without running destructors of global variables.
+/// Drains both consoles, each with this `timeout` (Console::drain()), then exits without running destructors of global
+/// variables.
 [[noreturn]] void exit_now(int exit_code, std::chrono::milliseconds timeout);
 
 /// Opens /dev/null for each standard stream that is closed; otherwise the next opened file would receive messages.

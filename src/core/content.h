@@ -25,7 +25,7 @@ void require_downloaded_content(const std::string& path, std::string_view head);
 /// the last two:
 ///  - the kinds of require_no_foreign_content(), and safetensors files;
 ///  - UTF-16 and binary files;
-///  - HTML and JSON, but not if the name ends in .txt or `lines_remedy` is empty: such a file may contain them.
+///  - HTML, XML and JSON, but not if the name ends in .txt or `lines_remedy` is empty: such a file may contain them.
 /// If the first line is a JSON object (JSONL), the message ends with the advice `lines_remedy`, in which FILE stands
 /// for the path. For other JSON, the message has a command that converts it to JSONL.
 void require_text_content(const std::string& path, std::string_view head, const std::string& lines_remedy);

@@ -1,9 +1,9 @@
 #pragma once
 
 // Measures how much other programs use the cores of this process: the CPU time of all processes on these cores, minus
-// its own. Other programs slow a run down, and its own measurements do not show why. Load averages cannot show it: they
-// count the run's own threads, and take a minute to react. Training runs report this load, and `chimera bench` repeats
-// disturbed runs.
+// the CPU time of this process's job. Other programs slow a run down, and its step times do not show why. Load averages
+// do not show it either: they count the run's own threads, and take a minute to react. Training runs report this load,
+// and `chimera bench` repeats disturbed runs.
 
 #include <sys/types.h>
 
@@ -43,8 +43,8 @@ struct CoreUse {
 /// half a second apart, because the kernel counts in units of 10 ms.
 [[nodiscard]] std::optional<double> load_of_others(const CoreUse& begin, const CoreUse& end, double own_seconds);
 
-/// Returns the CPU seconds that a job used between two samples. The job is the highest process above `member` with the
-/// name of `member`, and all processes below it: a launcher and its ranks.
+/// Returns the CPU seconds that a job, a launcher and its ranks, used between two samples. The job consists of the
+/// process `member`, its ancestors as long as they have its name, and all processes below them.
 [[nodiscard]] double job_seconds(const CoreUse& begin, const CoreUse& end, pid_t member);
 
 /// Returns the process outside of the job of `member` that used the cores most between two samples, such as `python3

@@ -47,7 +47,7 @@ class PeerLostError : public TransportError {
   using TransportError::TransportError;
 };
 
-/// Exit codes of the program, as `--help` lists them.
+/// Exit codes of the program. `train` has one more: kSavedExit (launch/local/process.h), saved after a signal.
 enum class ExitCode : int {
   Success = 0,        ///< Done, or the answer is yes
   No = 1,             ///< The answer is no: an invalid schedule, a failed run

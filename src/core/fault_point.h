@@ -25,19 +25,20 @@ void check_fault_plan();
 /// - `slow`: delays the calling thread by 20 ms, in this call and all later calls
 /// - `slow*FACTOR` (step): ops of the thread take FACTOR times as long (stretch_op()), from this call on; with FROM-TO
 ///   instead of COUNT, from the FROM-th call to the end of the step of the TO-th
-/// - `delay*SECONDS` (link; RANK is a pair A-B): messages between these ranks arrive that much later, but hold no rank
-///   that does not wait for them (delay_message()); COUNT or FROM-TO count calls of step
+/// - `delay*SECONDS` (link; RANK is a pair A-B): messages between these ranks arrive that much later, and delay only a
+///   rank that waits for them (delay_message()); COUNT or FROM-TO count calls of step
 /// - `nan` (forward, backward, all-reduce): returns true, and the caller sets a number of its result to NaN
 /// - `flip` (step, updated, moments, message): returns true, and the caller flips a bit of a weight, of optimizer state
 ///   or of a message
 ///
 /// Points: start, rendezvous, connected, step, forward, backward, message (on arrival), all-reduce, handed-in (after
-/// this rank has written its gradients into shared memory), sum (after all ranks of the host have), vote (before
-/// confirming the gradients of a step), link (see delay), optimizer (before an update), updated and moments (after the
-/// update), leave (when a step ends because a peer is lost), restore (at each tensor of a recovery), resume (before
-/// continuing after a recovery), end-barrier (before ranks wait for each other at the end), tokenized (after progress
-/// is saved), save and saved (before and after a rank writes its files of a checkpoint), before-manifest, before-rename
-/// and after-rename (while one rank commits the checkpoint), export (before a rank writes its part of --export).
+/// this rank has written its gradients into shared memory), sum (after all ranks of the host have written theirs), vote
+/// (before confirming the gradients of a step), link (see delay), optimizer (before an update), updated and moments
+/// (after the update), leave (when a step ends because a peer is lost), restore (at each tensor of a recovery), resume
+/// (before continuing after a recovery), end-barrier (before ranks wait for each other at the end), tokenized (after
+/// progress is saved), save and saved (before and after a rank writes its files of a checkpoint), before-manifest,
+/// before-rename and after-rename (while one rank commits the checkpoint), export (before a rank writes its part of
+/// --export).
 bool fault_point(std::string_view point);
 
 /// Delays the calling thread after an op that took `seconds`, if a fault `slow*FACTOR` says so.

@@ -25,9 +25,9 @@ inline constexpr std::size_t kMaxInputBytes = std::size_t{64} << 20;
 [[nodiscard]] bool is_file(const std::filesystem::path& path);
 [[nodiscard]] bool is_folder(const std::filesystem::path& path);
 
-/// Replaces a file atomically: writes a new file next to it and renames that. Creates missing parent folders. Writes in
-/// place if `path` is not a regular file. Throws ConfigError if it cannot write, but Error if the disk is full or
-/// fails.
+/// Replaces a file atomically: writes a new file next to it and renames that. Does not sync, so a crash of the machine
+/// may lose the text. Creates missing parent folders. Writes in place if `path` is a pipe or a device. Throws
+/// ConfigError if it cannot write, but Error if the disk is full or fails.
 void write_whole(const std::string& path, const std::string& text);
 
 /// Throws ConfigError if write_whole() would fail now. Changes no file and creates no folder, but may create and remove

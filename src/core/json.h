@@ -17,15 +17,15 @@ namespace chimera {
 
 enum class JsonEncoding { Utf8, Ascii };  ///< Ascii escapes all other characters
 
-/// Returns one line without a line end, or lines indented by `indent` spaces. Bytes that are not UTF-8 become U+FFFD,
-/// because file names and arguments may hold any bytes.
+/// Returns one line without a line end if `indent` is -1, else lines with `indent` spaces per level. Bytes that are not
+/// UTF-8 become U+FFFD, because file names and arguments may hold any bytes.
 [[nodiscard]] std::string json_text(const nlohmann::json& json, int indent = -1,
                                     JsonEncoding encoding = JsonEncoding::Utf8);
 [[nodiscard]] std::string json_text(const nlohmann::ordered_json& json, int indent = -1,
                                     JsonEncoding encoding = JsonEncoding::Utf8);
 
-/// Returns a report as lines of JSON, indented by two spaces, with a line end. Whole numbers of a field whose name ends
-/// in `bytes` or `flops`, and of its members, are written as integers.
+/// Returns a report as lines of JSON, indented by two spaces, with a line end. Whole numbers in a field whose name ends
+/// in `bytes` or `flops`, at any depth, are written as integers.
 [[nodiscard]] std::string json_report(nlohmann::ordered_json report);
 
 /// Returns the words as a name of a field: `tensor_parallel_sums` for `tensor-parallel sums`.

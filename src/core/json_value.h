@@ -22,8 +22,8 @@ namespace chimera {
 /// object.
 class JsonValue {
  public:
-  /// `source` is the file, and `path` the place in it, for messages; an empty source is a request, and an empty path is
-  /// the whole document.
+  /// `source` is the file, and `path` the place in it, for messages. An empty source means a request instead of a file,
+  /// and an empty path the whole document.
   JsonValue(const nlohmann::json& json, std::string source, std::string path = "");
 
   /// Throws ConfigError with source, path and `what`.

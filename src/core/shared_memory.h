@@ -31,8 +31,8 @@ class SharedMemory {
   /// Returns the first byte; null if the size is 0.
   [[nodiscard]] std::byte* data() const { return data_; }
   [[nodiscard]] std::size_t size() const { return size_; }
-  /// Returns the address of the first byte. Requires that this object created the file; it must live until the other
-  /// process has mapped the file, which it opens through this process.
+  /// Returns the address of the first byte. Requires that this object created the file. It must live until the other
+  /// process has mapped the file, because that process opens the file through this one.
   [[nodiscard]] SharedAddress address() const;
 
  private:

@@ -24,9 +24,9 @@ inline constexpr std::size_t kMaxListed = 10'000;
 /// period.
 [[nodiscard]] bool is_list(const std::string& text);
 
-/// Parses a list of whole numbers and ascending ranges, such as `4,8,16`, `1..4` or `1..4,8`. If `depth` is not 0, D
-/// stands for it: `D`, `2D`, `D..4D` (in steps of D). Throws ConfigError for other texts, more than kMaxListed numbers,
-/// or a number above 10^9. Accepts negative numbers; the caller checks them.
+/// Parses a list of whole numbers and ascending ranges, such as `4,8,16`, `1..4` or `1..4,8`. If `depth`, the number of
+/// stages, is not 0, D stands for it: `D`, `2D`, `D..4D` (in steps of D). Throws ConfigError for other texts, more than
+/// kMaxListed numbers, or a number above 10^9. Accepts negative numbers; the caller checks them.
 [[nodiscard]] std::vector<std::int64_t> parse_count_list(const std::string& flag, const std::string& text,
                                                          std::int64_t depth = 0);
 

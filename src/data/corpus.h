@@ -45,7 +45,7 @@ struct OpenedFiles {
   std::vector<const DataFile*> files;           ///< owned by the streams of the views
   bool is_plain_text = true;                    ///< all tokens are bytes of text
   std::string description;                      ///< one line: "a.bin: raw 16-bit tokens, 4404445 tokens; b: ..."
-  std::vector<std::string> ignored_files_note;  ///< a message per source that is a folder with files that are not read
+  std::vector<std::string> ignored_files_note;  ///< one message for each folder in which some files are not read
 };
 
 /// The open files of a run, split for training and validation. Views are named "PATH (training)" or "PATH

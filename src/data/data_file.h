@@ -1,8 +1,8 @@
 #pragma once
 
-// A file of training data. It stays open during a run and is read by offset. It is never mapped into memory, because
-// SIGBUS would kill the process if someone truncated the file; so a run ends with a message. By the content hash, a
-// resumed run, and ranks of other hosts, check that they read the same data.
+// A file of training data. It stays open during a run and is read by offset. It is never mapped into memory: if someone
+// truncated a mapped file, SIGBUS would kill the process without a message. A resumed run, and the ranks of several
+// hosts, compare content hashes to check that they read the same data.
 
 #include <functional>
 #include <span>
@@ -42,15 +42,17 @@ class DataFile {
   std::int64_t size_ = 0;
 };
 
-/// Returns a file in memory with these bytes, for tokens that were not read from a file. `name` is for messages.
+/// Returns a file in memory with these bytes, for tokens that were not read from a file. `name` is for messages. Throws
+/// Error if there is not enough memory.
 [[nodiscard]] DataFile file_in_memory(std::span<const std::byte> bytes, const std::string& name);
 
 /// Size of the blocks that content_hash() reads.
 inline constexpr std::int64_t kHashedBlock = 64 << 10;
 
 /// Returns the XXH3 hash (64 bits) of the whole file if `samples` is 0. Otherwise hashes the size and that many blocks,
-/// at least two, evenly spread from the first byte to the last. This detects other data quickly, but may miss a change
-/// of a few bytes. Calls `progress`, which must not be empty, after each block. Throws the errors of DataFile::read().
+/// at least two, evenly spread from the first byte to the last, or all blocks if there are no more. This detects other
+/// data quickly, but may miss a change of a few bytes. Calls `progress`, which must not be empty, after each block.
+/// Throws the errors of DataFile::read().
 [[nodiscard]] std::uint64_t content_hash(const DataFile& file, std::int64_t samples,
                                          const std::function<void()>& progress);
 

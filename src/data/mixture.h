@@ -27,7 +27,7 @@ struct MixtureEntry {
 /// the block determine the order within the block.
 class Mixture {
  public:
-  /// Throws ConfigError if a source has no sample per block.
+  /// Throws ConfigError if a source has no sample per block, because its weight is too small.
   Mixture(const std::vector<MixtureEntry>& entries, std::uint64_t seed);
 
   /// Where a sample is.

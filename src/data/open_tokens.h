@@ -1,8 +1,8 @@
 #pragma once
 
 // Opens training data, and finds its format: a text, token files of Megatron, llm.c or nanoGPT (token_format.h), or a
-// folder of such files. Other content (an archive, a table, JSON, UTF-16) is an error, because a run would otherwise
-// train on its bytes as if they were text. The error message has the command that converts it.
+// folder of such files (shards). Other content (an archive, a table, JSON, UTF-16) is an error, because a run would
+// otherwise train on its bytes as if they were text. The error message has the command that converts it.
 
 #include <functional>
 #include <limits>
@@ -14,7 +14,7 @@ namespace chimera {
 
 /// What tokens mean for the model.
 struct TokenOptions {
-  /// Size of the model's vocabulary
+  /// Size of the model's vocabulary. Token ids must be below it; the default allows all.
   std::int64_t vocabulary = std::numeric_limits<std::int64_t>::max();
   /// Token that ends a document in raw files; in llm.c files, the token that starts one.
   std::optional<std::int64_t> end_of_document = {};
