@@ -46,8 +46,9 @@ inline constexpr std::array kTrainingCommands{kTrain, kProfile, kBench, kExport,
 /// Hidden flag of `profile`: two ranks on two hosts measure the link between these hosts, and nothing else.
 inline constexpr const char* kLinksFlag = "--links";
 
-/// Returns whether the command line `words` (without `chimera`) is a `profile` with --between or --links. Only with
-/// these flags may `profile` run as several ranks, which `chimera launch` starts on two hosts.
+/// Returns whether the command line `words` (without `chimera`) is a `profile` with --between or --links: it measures
+/// the links between two hosts. Only then may `profile` run as several ranks, which `chimera launch` starts on these
+/// hosts.
 [[nodiscard]] inline bool measures_between_hosts(const std::vector<std::string>& words) {
   const auto is_flag = [](const std::string& word) {
     return word == kLinksFlag || word == "--between" || word.starts_with("--between=");

@@ -11,9 +11,9 @@
 namespace chimera::apps {
 
 /// Measures training runs of eight steps. `runs` has the flags of `chimera train` for each run. In each of three
-/// rounds, every run is executed once, in order. Returns [run]: the median of the seconds per step. `data` is the path
-/// of a text file; empty: random letters. Throws ConfigError for invalid flags or in a build without LibTorch, and
-/// Error if a run fails.
+/// rounds, every run is executed once, in order. Returns [run]: the median of the seconds per step over the rounds.
+/// `data` is the path of a text file; empty: random letters. Throws ConfigError for invalid flags or in a build without
+/// LibTorch, and Error if a run fails.
 [[nodiscard]] std::vector<double> measured_steps(const std::vector<std::vector<std::string>>& runs,
                                                  const std::string& data);
 

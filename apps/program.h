@@ -4,7 +4,7 @@
 // the entry of the library with the commands that need LibTorch (training_half.h). run_program() adds the subcommands,
 // detects whether a launcher started this process as a rank of a job, parses the command line and runs the chosen
 // subcommand. It prints an error in one line and turns it into an exit code. Subcommands that run other subcommands
-// (`demo`, `sweep --train`) start the program again with run_this_program().
+// (`demo`, `profile`, `sweep --train`) start the program again with run_this_program().
 
 #include "commands.h"
 

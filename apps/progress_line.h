@@ -1,7 +1,8 @@
 #pragma once
 
-// The progress of commands that take long: `tokenize` and `evaluate`. A person sees one line that changes, and a
-// log file gets a line now and then. Callers report as often as they like; the text is made only when it is shown.
+// The progress of commands that take long, such as `tokenize`, `evaluate` and `plan`. A person sees one line that
+// changes, and a log file gets a line now and then. Callers report as often as they like; the text is made only when it
+// is shown.
 
 #include <chrono>
 #include <functional>
@@ -18,7 +19,7 @@ class ProgressLine {
 
   /// Shows the text that `make` returns. Does not call `make` if the last line is too recent.
   void show(const std::function<std::string()>& make);
-  /// Erases the line of a terminal.
+  /// Erases the line on a terminal. Has no effect in a log.
   void clear() const;
 
  private:

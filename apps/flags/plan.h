@@ -14,7 +14,7 @@ namespace chimera::apps {
 [[nodiscard]] ModelConfig find_model_or_run(const std::string& name);
 
 /// Makes a request find models and machines by the names of the command line: models by find_model_or_run(), machines
-/// by machine_file() (program.h).
+/// by machine_file() (apps/program.h).
 void use_files(ProblemRequest& request);
 
 /// Returns `name`, or its absolute path if it is a file or folder, so that a file of flags can be used in another

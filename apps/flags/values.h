@@ -1,9 +1,9 @@
 #pragma once
 
 // Flags for counts, numbers, paths and names of an enum's values. The add_ functions add one flag to a command, which
-// parses its text (core/value_text.h) into the given variable. They throw ConfigError with the name of the flag if the
-// text is invalid. Flags that several commands share are structs with an add_to() in the other headers of this folder:
-// outputs, shape, costs, model, plan and hosts. config_file.h sets flags from TOML.
+// parses its text (core/value_text.h) into the given variable. If the text is invalid, the parsing throws ConfigError
+// with the name of the flag. flag_door.h adds all flags of a request, outputs.h and hosts.h flags that several commands
+// share.
 
 #include <CLI/CLI.hpp>
 #include <functional>

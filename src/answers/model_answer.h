@@ -51,7 +51,7 @@ void visit_overrides(Door& door, ModelOverrides& overrides);
 
 /// The request of `chimera model`.
 struct ModelRequest {
-  std::string model;
+  std::string model;  // name for `find`; required
   /// Finds a model by its name. Callers with files replace it.
   std::function<ModelConfig(const std::string& name)> find = find_preset;
   ModelOverrides overrides = {};

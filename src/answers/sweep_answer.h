@@ -10,7 +10,7 @@
 // is kept.
 //
 //   lists -> conditions -> schedules x parameters -> simulate() -> rows -> table, CSV, JSON lines, chart
-//                                                                               \-> training (apps/sweep_training.h)
+//                                                                               \-> training (apps/sweep.cc)
 //
 // A row is one simulated schedule. Its cells, each with the name of its column, are the shape (D stages, N
 // micro-batches), the times of ops, and results such as `makespan`, the duration of a step.
@@ -46,7 +46,7 @@ struct SweepCell {
   double number = std::numeric_limits<double>::quiet_NaN();  // the value of `text`; NaN if it is no number
 };
 
-/// Columns that `sweep --train` adds to a row (apps/sweep_training.h). `run` is a checksum of the data and the flags.
+/// Columns that `sweep --train` adds to a row (apps/sweep.cc). `run` is a checksum of the data and the flags.
 inline constexpr std::array kMeasuredColumns = {"tokens_per_second", "step_seconds", "peak_memory_bytes", "last_loss",
                                                 "run"};
 

@@ -125,7 +125,7 @@ class LiveVersions {
   [[nodiscard]] std::int32_t gradients(const Op& op) const { return gradients_[index(op)]; }
 
   void add_gradient(const Op& op) { ++gradients_[index(op)]; }
-  /// Forgets the version.
+  /// Removes the version; the copy keeps it no longer (DropWeights).
   void drop(const Op& op) { copies_[index(op)].held.erase(op.weight_version); }
   /// Adds the next version, and keeps the older ones.
   void update(const Op& op) {

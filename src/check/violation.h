@@ -21,8 +21,8 @@ enum class ViolationKind : std::uint8_t {
   MissingOp,      ///< A micro-batch lacks an op at a stage
   MixedReplicas,  ///< Ops of one micro-batch name two replicas
   Cycle,          ///< Ops wait for each other
-  /// A pair is a forward and a backward that a worker runs at the same time (schedule.h). Its two ops cannot form one,
-  /// or pairs of several workers wait for each other.
+  /// A pair is a forward and a backward that a worker runs at the same time (schedule/schedule.h). Its two ops cannot
+  /// form one, or pairs of several workers wait for each other.
   BadPair,
   MissingVersion,  ///< An op uses a weight version that does not exist when it runs
   WrongVersion,    ///< A forward uses another weight version than the version that the schedule's rule gives

@@ -1,5 +1,6 @@
 #pragma once
-// The checksum of TensorBoard's event files. Checkpoints and messages use XXH3, which is faster.
+// The checksum of TensorBoard's event files and of the training runs of a sweep. Checkpoints and messages use XXH3,
+// which is faster.
 
 #include <cstdint>
 #include <string_view>

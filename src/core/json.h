@@ -1,5 +1,6 @@
 #pragma once
-// Wrappers of nlohmann's JSON parser and serializer, so that these large templates are compiled only once.
+// Wrappers of nlohmann's JSON parser and serializer, so that these large templates are compiled only once. json_value.h
+// reads JSON files of users, with errors that name the file.
 
 #include <nlohmann/json.hpp>
 

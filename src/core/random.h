@@ -26,8 +26,8 @@ inline constexpr std::size_t kWordGroup = 64;
 /// stream).
 void random_words(std::uint64_t key, const WordStream& stream, std::uint32_t group, std::span<std::uint32_t> words);
 
-/// Random numbers with random access by index, determined by seed and name. Used for initial weights, data order and
-/// masks; dropout uses random_words().
+/// Random numbers with random access by index, determined by seed and name. Used for initial weights, data order,
+/// masks and sampled text; dropout uses random_words().
 class CounterRandom {
  public:
   CounterRandom(std::uint64_t seed, std::string_view name);

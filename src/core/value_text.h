@@ -10,7 +10,7 @@
 
 namespace chimera {
 
-/// Splits `text` at each `separator`. The results are views into `text`.
+/// Splits `text` at each `separator`. The results, at least one, may be empty; they are views into `text`.
 [[nodiscard]] std::vector<std::string_view> split_at(char separator, std::string_view text);
 [[nodiscard]] inline std::vector<std::string_view> split_at_commas(std::string_view list) {
   return split_at(',', list);
