@@ -12,7 +12,7 @@ namespace chimera::apps {
 
 /// Progress of a long command on standard error. On a terminal that accepts escape sequences, one line is rewritten at
 /// most five times a second, and cut to the terminal's width. In a log, a line is added at most every ten seconds, the
-/// first one after ten seconds. For one thread.
+/// first one after ten seconds. Not thread-safe.
 class ProgressLine {
  public:
   ProgressLine();

@@ -1,7 +1,7 @@
 #pragma once
 
-// How `evaluate`, `export` and `generate` start. They run a model on one or several processes (ranks), of which each
-// has some of the layers. Each command calls run_on_model(). With one rank, the command runs in this process. With
+// How `evaluate`, `export` and `generate` start. They run a model on one or several processes (ranks), each with
+// some of the layers. Each command calls run_on_model(). With one rank, the command runs in this process. With
 // several ranks, this process is the launcher: it starts rank processes with the same command line, which call
 // run_on_model() again. Each rank reads only its own layers.
 //

@@ -19,7 +19,7 @@ namespace chimera {
 
 /// A violation or note, and where check_everything() found it.
 struct Finding {
-  std::string level;  // what was checked: `schedule`, or for example `program, per-direction channels, pairs together`
+  std::string level;  // `schedule`, or the checked program, such as `program, per-direction channels, pairs together`
   Violation violation;
   std::string excerpt;   // the workers' ops or instructions around the violation, as text
   bool is_note = false;  // whether the schedule is valid all the same

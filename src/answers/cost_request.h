@@ -108,8 +108,8 @@ struct LimitRequest {
   /// Activations; unit: one micro-batch in all stages of a replica on a worker.
   std::optional<double> max_in_flight = {};
   std::optional<double> memory = {};            // bytes
-  std::optional<double> activation_bytes = {};  // of one such unit
-  std::optional<double> weight_bytes = {};      // of the stages of one replica on a worker
+  std::optional<double> activation_bytes = {};  // bytes of activations in one such unit
+  std::optional<double> weight_bytes = {};      // bytes of weights of all stages of a replica on a worker
 
   /// Declares the fields to `door`. `consequence` ends the help of max_in_flight and memory: it says what happens to
   /// schedules beyond the limit.

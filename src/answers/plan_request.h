@@ -55,7 +55,7 @@ struct ProblemRequest {
 
 /// The request of `chimera plan`: the problem, and what the planner considers (PlanOptions in plan/enumerate.h).
 struct PlanRequest : ProblemRequest {
-  PlanOptions options = {};  // answer() sets its T, partition and may_shard by the fields beside it
+  PlanOptions options = {};  // answer() sets its T, partition and may_shard from the other fields
   PlanRule rule = PlanRule::Simulation;
   std::optional<PartitionChoice> partition = {};  // default: balanced
   // Values of T (ranks that share each layer) to consider; absent: usual_tensor_parallel(); an empty list: every T

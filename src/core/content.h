@@ -20,9 +20,8 @@ void require_no_foreign_content(const std::string& path, std::string_view head);
 /// Does the same, and also throws ConfigError for a web page. It is for files that users download, because a failed
 /// download often leaves an HTML page.
 void require_downloaded_content(const std::string& path, std::string_view head);
-/// Throws ConfigError if a file that begins with the bytes `head` is of one of these kinds, which it looks for in
-/// this order. Text in another 8-bit encoding, such as Latin-1, passes. Only the first kContentHead bytes count for
-/// the last two:
+/// Throws ConfigError if a file that begins with the bytes `head` is of one of these kinds, tested in this order. Text
+/// in another 8-bit encoding, such as Latin-1, passes. Only the first kContentHead bytes count for the last two:
 ///  - the kinds of require_no_foreign_content(), and safetensors files;
 ///  - UTF-16 and binary files;
 ///  - HTML, XML and JSON, but not if the name ends in .txt or `lines_remedy` is empty: such a file may contain them.

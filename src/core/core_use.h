@@ -23,10 +23,10 @@ struct ProcessUse {
 
 /// CPU time so far on the cores that this process may use.
 struct CoreUse {
-  double time = 0;                             ///< monotonic_seconds() of the sample
-  double busy_seconds = 0;                     ///< Of the cores, by all processes since the machine's start
-  double own_seconds = 0;                      ///< Of this process and of its children that it has waited for
-  int cores = 0;                               ///< Cores that this process may use
+  double time = 0;          ///< monotonic_seconds() of the sample
+  double busy_seconds = 0;  ///< CPU seconds of all processes on these cores since the machine's start
+  double own_seconds = 0;   ///< CPU seconds of this process and of its children that it has waited for
+  int cores = 0;            ///< Cores that this process may use
   std::map<pid_t, ProcessUse> processes = {};  ///< All processes of the machine
 };
 
