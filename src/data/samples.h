@@ -53,12 +53,13 @@ struct SampleOptions {
 /// Returns the smallest vocabulary for bytes of text: 256, or 260 with the special tokens of MaskedPairs.
 [[nodiscard]] std::int64_t vocabulary_needed(SampleKind kind);
 
-/// Samples of a split, each a function of seed, step, index and mini-batch size. Any number of threads may read.
+/// Samples of one split of the data (training or validation), each a function of seed, step, index and mini-batch size.
+/// Any number of threads may read.
 ///
 /// Each source (path of the data) is cut into disjoint windows of tokens. The samples of a run have positions: p = step
-/// * mini_batch + index. In a mixture, position p is the q-th sample of one of the sources (Mixture::place); with a
-/// single source, q = p. An epoch of a source visits each of its windows once, in a new order; the q-th sample belongs
-/// to epoch q / windows.
+/// * mini_batch + index. With several sources, the mixture (mixture.h) assigns position p to one of them, as its q-th
+/// sample; with a single source, q = p. An epoch of a source visits each of its windows once, in a new order; the q-th
+/// sample belongs to epoch q / windows.
 ///
 /// A NextToken window has sequence + 1 tokens: the sample and its shifted targets. A MaskedPairs window has `sequence -
 /// 3` tokens, cut near its middle into the texts of [CLS] first [SEP] second [SEP]. In half of the samples the second
@@ -76,15 +77,16 @@ class Samples {
   [[nodiscard]] std::int64_t count() const;
   /// Returns the sample at position p, from 0, of the shuffled endless order. Throws the errors of TokenView::read().
   [[nodiscard]] Sample sample_at(std::int64_t position) const;
-  /// Returns the sum of the squared lengths of the documents in the NextToken sample at position p, in proportion to
-  /// the time of attention within documents.
+  /// Returns the sum of the squared lengths of the documents in the NextToken sample at position p, a measure of its
+  /// time in attention within documents (engine/dealing.h).
   [[nodiscard]] double squared_documents_at(std::int64_t position) const;
   /// Returns the number of targets in a sample that are not kIgnoredTarget; equal for all samples.
   [[nodiscard]] std::int64_t targets_per_sample() const;
 
-  /// Returns the sample of window `index`, without shuffling, for evaluation. Requires a single source. NextToken
-  /// windows overlap here by one token, so that each token except the first is a target once. MaskedPairs windows do
-  /// not overlap; the random pair and masks are drawn as for position `index`. An incomplete last window is dropped.
+  /// Returns the sample of window `index`, 0 .. ordered_count() - 1, without shuffling, for evaluation. Requires a
+  /// single source. NextToken windows overlap here by one token, so that each token except the first is a target once.
+  /// MaskedPairs windows do not overlap; the random pair and masks are drawn as for position `index`. An incomplete
+  /// last window is dropped.
   [[nodiscard]] Sample ordered_sample(std::int64_t index) const;
   /// Returns the number of samples that ordered_sample() has.
   [[nodiscard]] std::int64_t ordered_count() const;

@@ -40,8 +40,8 @@ struct InputBlock {
 /// first bytes are neither text nor JSONL.
 class InputReader {
  public:
-  /// Starts at `place`, the end of a block of an earlier reader. `block_bytes` is the usual size of a block. The
-  /// tokenizer must outlive the reader.
+  /// Starts at the first file or, to continue, at `place`, the end of a block of an earlier reader. `block_bytes` is
+  /// the usual size of a block. The tokenizer must outlive the reader.
   InputReader(Inputs inputs, const Tokenizer& tokenizer, InputPosition place = {},
               std::size_t block_bytes = kBlockBytes);
 
@@ -74,7 +74,8 @@ class InputReader {
 /// unreadable.
 [[nodiscard]] std::int64_t total_bytes(const Inputs& inputs);
 
-/// Returns whether an input is standard input or a pipe. Throws as total_bytes() does.
+/// Returns whether an input is standard input or a pipe, which an interrupted run cannot read again. Throws as
+/// total_bytes() does.
 [[nodiscard]] bool has_stream(const Inputs& inputs);
 
 /// Returns whether the file `path` of `inputs` is read as JSONL.

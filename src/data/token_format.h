@@ -83,7 +83,7 @@ inline constexpr std::array<std::pair<TokenType, std::uint8_t>, 6> kMegatronCode
   return vocabulary < kFirstWide ? TokenType::U16 : TokenType::I32;
 }
 
-// llm.c
+// llm.c: the magic of a file says whether the tokens are of GPT-2 or of Llama 3.
 
 inline constexpr std::int32_t kLlmcGpt2Magic = 20240520;
 inline constexpr std::int32_t kLlmcGpt2Version = 1;
@@ -93,7 +93,7 @@ inline constexpr std::int32_t kLlmcLlama3Version = 7;
 inline constexpr std::int32_t kLlmcGpt2EndOfText = 50256;
 inline constexpr std::int32_t kLlmcLlama3EndOfText = 128000;
 
-/// First 1024 bytes of a shard.
+/// First 1024 bytes of a file.
 struct LlmcHeader {
   std::int32_t magic = kLlmcGpt2Magic;      ///< or kLlmcLlama3Magic
   std::int32_t version = kLlmcGpt2Version;  ///< or kLlmcLlama3Version

@@ -26,8 +26,9 @@ class TokenStream {
 
   [[nodiscard]] std::int64_t size() const { return starts_.back(); }
   [[nodiscard]] const std::vector<TokenFile>& files() const { return files_; }
-  /// Returns whether the ends of documents are known: a file separates its documents, or there are several files, at
-  /// least one of them a text, which is a document. Token files without separators may be parts of one cut sequence.
+  /// Returns whether the ends of documents are known: if a file separates its documents (TokenFile), or if one of
+  /// several files is a text, because a text file is one document. Several token files without separators may be parts
+  /// of one sequence.
   [[nodiscard]] bool separates_documents() const;
 
   /// Reads tokens.size() tokens from `first` on. Throws the errors of TokenFile::read(), such as ConfigError for an id
@@ -75,13 +76,13 @@ class TokenView {
   std::string name_;
 };
 
-/// Returns a TokenFile for tokens in memory, at least one. Reads reject ids of `vocabulary` and above.
+/// Returns a TokenFile for a copy of these tokens, at least one. Reads reject ids of `vocabulary` and above.
 [[nodiscard]] TokenFile tokens_in_memory(std::span<const std::int32_t> tokens, const std::string& name,
                                          std::int64_t vocabulary);
 /// Number of ids if each byte is a token.
 inline constexpr std::int64_t kByteVocabulary = 256;
 
-/// Returns a view of a text in memory; each byte is a token.
+/// Returns a view of a copy of the text, which may be empty; each byte is a token.
 [[nodiscard]] TokenView text_in_memory(std::span<const std::uint8_t> text, const std::string& name);
 
 }  // namespace chimera

@@ -15,7 +15,8 @@ enum class TokenFileFormat : std::uint8_t { Megatron, Llmc, Raw };
 template <>
 inline constexpr auto kNames<TokenFileFormat> = in_order<TokenFileFormat>("megatron", "llmc", "raw");
 
-/// Returns the type in which tokens are stored. Throws ConfigError if the vocabulary is too large for the format.
+/// Returns the type in which token ids below `vocabulary` are stored. Throws ConfigError if the vocabulary is too large
+/// for the format.
 [[nodiscard]] TokenType token_type(TokenFileFormat format, std::int64_t vocabulary);
 
 /// Position in the output.
@@ -26,8 +27,8 @@ struct OutputPosition {
   friend bool operator==(const OutputPosition&, const OutputPosition&) = default;
 };
 
-/// Writes PREFIX.bin, and PREFIX.idx for Megatron, with the suffix `.unfinished` until finish(). Throws ConfigError if
-/// it cannot write.
+/// Writes PREFIX.bin, and PREFIX.idx for Megatron, with the suffix `.unfinished` until finish(); the destructor leaves
+/// them so. Throws ConfigError if it cannot write, or if a document has too many tokens for the format.
 class TokenWriter {
  public:
   /// Returns the paths of the finished files.

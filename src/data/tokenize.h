@@ -29,7 +29,7 @@ inline constexpr auto kNames<EmptyDocument> = in_order<EmptyDocument>("refuse", 
 /// The flags of `chimera tokenize`.
 struct TokenizeOptions {
   Inputs inputs;
-  std::string tokenizer;  ///< argument of open_tokenizer()
+  std::string tokenizer;  ///< folder, file or "bytes": argument of open_tokenizer() (tokenizer/tokenizer_folder.h)
   std::string output;     ///< prefix of the output files; "-": pass the ids as text to `print`
   TokenFileFormat format = TokenFileFormat::Megatron;
   /// Token that is added after each document; "none": no token. Empty: the tokenizer's own end-of-text token, but none
@@ -57,10 +57,10 @@ struct TokenizeProgress {
 };
 
 /// Tokenizes the inputs in order. Progress is saved in PREFIX.resume, and the same call continues from there if the
-/// inputs are files and have not changed. Calls `progress` after each block, in the calling thread, and returns the
-/// result. Throws ConfigError if input, tokenizer or output is invalid. If the call fails before any progress is
-/// saved, it deletes its unfinished output files. An output must not be an input, and must not exist unless `overwrite`
-/// is set.
+/// inputs are files and have not changed. Calls `progress`, which must not be empty, after each block, in the calling
+/// thread, and returns the result. Throws ConfigError if input, tokenizer or output is invalid. If the call fails
+/// before any progress is saved, it deletes its unfinished output files. An output must not be an input, and must not
+/// exist unless `overwrite` is set.
 TokenizeProgress tokenize(const TokenizeOptions& options, const std::function<void(const TokenizeProgress&)>& progress);
 
 }  // namespace chimera

@@ -1,10 +1,10 @@
 #pragma once
 
-// Decides when a run follows slow ranks and links (--adapt all). Every rank measures the times of its ops and how long
-// messages are under way. Every ten steps, their medians travel with the sum of the step's losses (StepHooks::shared),
-// so that all ranks have the same table and decide alike, without a leader. Holders of a stage run equal ops, so their
-// ratio gives a rank's factor without a model of the machine. A change must be predicted to pay for itself. It is a
-// RunChange as after the loss of a rank: a lost rank is one of speed 0 (rerouted_run.h).
+// Decides when a run gives ops of slow ranks to other ranks, or orders its ops for slow links (--adapt all). Every rank
+// measures the times of its ops and how long messages are under way. Every ten steps, their medians travel with the sum
+// of the step's losses (StepHooks::shared), so that all ranks have the same table and decide alike, without a leader.
+// The ranks that hold a stage run equal ops, so the ratio of their times is a rank's *factor* (2: its ops take twice as
+// long). A change must be predicted to pay for itself. It is a RunChange (rerouted_run.h), as after the loss of a rank.
 
 #include <cstddef>
 #include <cstdint>
@@ -23,7 +23,7 @@ namespace chimera {
 /// The times of all ranks in seconds. Each rank measures its own row of the table. Not thread-safe.
 class SharedTimes {
  public:
-  static constexpr std::int64_t kSteps = 10;  // Between two tables, and in each median
+  static constexpr std::int64_t kSteps = 10;  // Steps between two tables, and in each median
 
   SharedTimes(std::int64_t ranks, std::int64_t stages);
 
@@ -40,13 +40,13 @@ class SharedTimes {
   /// other steps.
   [[nodiscard]] std::span<double> numbers_of(std::int64_t step, RankId rank);
 
-  // The functions below return elements of the table. They are 0 if the rank has no such time, or too few steps.
+  // The functions below return elements of the table. They are 0 if the rank has no such time, or fewer than 4 steps.
   static constexpr std::size_t kRecomputation = kOpKinds;  // After the values of OpKind
   /// Returns the time of an op on a stage: the median over steps of its mean in a step. `kind` is an OpKind, or
   /// kRecomputation.
   [[nodiscard]] double& op(std::size_t rank, std::size_t stage, std::size_t kind);
-  /// Returns the median over steps of TransitTime::waited, for messages from `sender` to `rank`; of TransitTime::bound
-  /// if `is_waited` is false.
+  /// Returns the median over steps of the shortest time of a message from `sender` to `rank`: over the messages that
+  /// the receiver waited for or, if `is_waited` is false, over all (TransitTime in runtime/tracer.h).
   [[nodiscard]] double& link(std::size_t rank, std::size_t sender, bool is_waited) {
     return table_[rank * row_ + row_ - 2 - 2 * (sender + 1) + (is_waited ? 0 : 1)];
   }
@@ -67,7 +67,7 @@ class SharedTimes {
 /// Input of adapted_run(). Borrows `launched`. Ranks have their numbers at the launch.
 struct AdaptationTask {
   const RunShape& launched;
-  std::int64_t block_size = 1;         // As in rerouted_run()
+  std::int64_t block_size = 1;         // Micro-batches per block of --reduction canonical, else 1
   RunChange now;                       // The change that is in use
   std::vector<double> factors;         // [launched rank]: new factors
   std::vector<LinkDelay> delays = {};  // New delays of launched ranks
@@ -82,20 +82,21 @@ struct AdaptedRun {
   std::string text;  // Describes it in a line, with the predicted step times (StepMetrics::order)
 };
 
-/// Returns the change of the order for these costs; empty if a step gets less than 5 % faster, or if the change takes
-/// longer than it saves in 50 steps. `room` is as in FollowTask (search/follow.h). Deterministic. It may take seconds.
+/// Returns the change with a schedule for these costs; empty if a step gets less than 5 % faster, or if the change
+/// takes longer than it saves in 50 steps. `room` limits the activations of a worker, as a multiple of the peak of the
+/// first order found (FollowTask in search/follow.h). Deterministic. It may take seconds.
 [[nodiscard]] std::optional<AdaptedRun> adapted_run(const AdaptationTask& task, double room = 1.25);
 
-/// Reads tables and finds changed factors and delays. Equal on all ranks.
+/// Reads tables and finds changed factors and delays. All ranks read the same tables and get the same results.
 class Adaptation {
  public:
-  /// Borrows `launched`. `slices` is CostModel::slices.
+  /// Borrows `launched`. `slices` says how the slices of a micro-batch divide an op's time (CostModel::slices).
   Adaptation(const RunShape& launched, std::int64_t block_size, SliceCosts slices = {})
       : launched_(launched), block_size_(block_size), slices_(std::move(slices)) {}
 
-  /// Returns the task if the factors or delays of two tables in a row agree and differ from those in use and from those
-  /// of the last task. Differences below 15 % count as noise, and so do differences of delays below half a forward or
-  /// 2 ms.
+  /// Reads the complete table of a step. Returns a task if the factors or delays of two tables in a row agree and
+  /// differ from those in use and from those of the last task. Differences below 15 % count as noise, and so do
+  /// differences of delays below half a forward or 2 ms.
   [[nodiscard]] std::optional<AdaptationTask> consider(SharedTimes& table, const RunChange& now);
   /// Forgets earlier tables.
   void forget() {

@@ -11,10 +11,10 @@
 
 namespace chimera {
 
-/// Plans a reduction with `blocks` blocks per step; 0: default_reduction_blocks() (schedule/reduction_tree.h). Throws
-/// ConfigError, with the valid numbers, if the micro-batches of some replica do not make whole blocks; `what` is the
-/// name of the flag or field for the message. Also throws it if a stage computes weight gradients in another order than
-/// the order of a replica's micro-batches in the step's data.
+/// Plans a reduction with `blocks` blocks per step; 0: the largest power of two, at most 64, that divides the step's
+/// micro-batches. Throws ConfigError, with the valid numbers, if the micro-batches of some replica do not make whole
+/// blocks; `what` is the name of the flag or field for the message. Also throws it if a stage computes weight gradients
+/// in another order than the order of a replica's micro-batches in the step's data.
 [[nodiscard]] CanonicalReduction canonical_reduction(const RunShape& run, std::int64_t blocks, const std::string& what);
 
 /// Makes PyTorch's kernels deterministic on all threads while any object with `is_on` exists. The destructor of the

@@ -64,13 +64,13 @@ struct FitOptions {
   std::int64_t data_parallel = 1;     // data-parallel groups, which run the schedule concurrently
   std::int64_t micro_batch_size = 1;  // samples
   std::int64_t steps = 1;
-  std::uint64_t seed = 1;  // of initial values and KeyedDropout
-  ReductionOrder reduction = ReductionOrder::Natural;
+  std::uint64_t seed = 1;                              // of initial values and KeyedDropout
+  ReductionOrder reduction = ReductionOrder::Natural;  // Natural: gradients are added as backwards run
   // For ReductionOrder::Canonical: number of blocks that a step's micro-batches are divided into (canonical.h); 0:
   // default_reduction_blocks()
   std::int64_t reduction_blocks = 0;
   StageChoice recompute;  // stages that use activation checkpointing; `auto` is not allowed
-  // Receives from each peer that are posted before they are needed; kReceivesAheadOnGpus if each rank has a GPU
+  // Receives per peer that are posted before they are needed; set it to kReceivesAheadOnGpus for ranks with GPUs
   std::int64_t receives_ahead = LoweringOptions().receives_ahead;
   OptimizerOptions optimizer;
   LearningRate learning_rate;
@@ -88,8 +88,8 @@ struct FitRun : RunShape {
   Program program;                              // of a training step
   Program validation;                           // of a validation step: forwards only
   std::optional<CanonicalReduction> canonical;  // set for ReductionOrder::Canonical
-  DealtStep dealt;                              // of the next steps; only DealtStep::micro_batch_at
-  // Returns the sum of a number over all ranks without a wait for GPUs; empty: Transport::all_sum()
+  DealtStep dealt;                              // order of micro-batches in the next steps; only micro_batch_at is set
+  // Sums each rank's number of targets over all ranks without a wait for GPUs; empty: Transport::all_sum()
   std::function<double(double)> sum_targets;
 
   /// Returns the samples of a micro-batch of a data-parallel group in step `step`, from 0.
@@ -133,8 +133,8 @@ class RankFit {
   void warm_up() { warm_up(run_.program, is_warm_); }
   void warm_up_validation() { warm_up(run_.validation, is_validation_warm_); }
 
-  /// Trains step `step`, from 0. Throws Error if the loss is not finite, NoTargetsError if Loss::count is 0 for all
-  /// targets of the step.
+  /// Trains step `step`, from 0. Throws Error (on other ranks PeerLostError) if the loss or the gradient norm is not
+  /// finite, NoTargetsError if Loss::count is 0 for all targets of the step.
   FitStep train_step(std::int64_t step);
   /// Update of the weights by the caller: receives the norm of all gradients, and may change gradients and parameters
   /// of stages().

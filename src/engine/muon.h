@@ -2,8 +2,8 @@
 
 // Muon: momentum, orthogonalized by five Newton-Schulz iterations (Jordan, 2024; torch.optim.Muon of torch 2.11). It
 // updates the matrices of blocks (model_config/matrices.h), and AdamW the other parameters. For a matrix W of shape out
-// x in with gradient G, momentum B and learning rate r, where orthogonalized() does the iterations and
-// MuonOptions::adjust gives the factor `adjust`:
+// x in with gradient G, momentum B, learning rate r and weight decay `decay`, where orthogonalized() does the
+// iterations and MuonOptions::adjust gives the factor `adjust`:
 //
 //   B = 0.95 B + 0.05 G
 //   O = orthogonalized(0.05 G + 0.95 B)

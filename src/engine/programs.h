@@ -24,18 +24,19 @@ void add_communicating_pairs(const RankLayout& ranks, const Program& program, st
 /// Throws ScheduleError if the program could deadlock.
 [[nodiscard]] Program training_program(const RunShape& shape, LoweringOptions options = {});
 
-/// Returns a program with the forwards of a step only. `receives_ahead` is as in LoweringOptions. Throws as
-/// training_program() does.
+/// Returns a program with the forwards of a step only. `receives_ahead` is the number of receives per channel that are
+/// posted before they are needed. Throws as training_program() does.
 [[nodiscard]] Program validation_program(const RunShape& shape,
                                          std::int64_t receives_ahead = LoweringOptions().receives_ahead);
 
-/// Returns what the executor of data-parallel group `group` needs besides the program.
+/// Returns what the executor of data-parallel group `group` needs besides the program (runtime/worker_context.h).
+/// Callers set the fields that depend on options, such as `canonical` and `scatters`.
 [[nodiscard]] ProgramShape program_shape(const RunShape& shape, GroupId group);
 
 /// Returns `steps` steps of an asynchronous schedule as one program: the pipeline does not drain between them. Stages
 /// in `recompute` use activation checkpointing, and stages in `offload` keep activations in host memory. Throws
-/// ConfigError as lower_continuous() (passes/unroll.h) does, and ScheduleError if the repeated schedule or its program
-/// is invalid.
+/// ConfigError as lower_continuous() (passes/unroll.h) does, for example if the micro-batches per update do not divide
+/// the micro-batches of a step, and ScheduleError if the repeated schedule or its program is invalid.
 [[nodiscard]] ContinuousProgram continuous_program(const RunShape& shape, std::int64_t steps,
                                                    const std::set<StageId>& recompute,
                                                    const std::set<StageId>& offload = {});

@@ -32,7 +32,7 @@ struct LinkDelay {
 /// What has changed since the launch. All ranks have the numbers of the launched run.
 struct RunChange {
   std::vector<RankId> lost;
-  std::vector<GroupHolder> extra_copies = {};  ///< On ranks that are not lost
+  std::vector<GroupHolder> extra_copies = {};  ///< Each a rank that is not lost, and a parameter group
   std::vector<double> factors = {};    ///< [rank]: 2 if its ops take twice as long; empty: all ranks are equally fast
   std::vector<LinkDelay> delays = {};  ///< Slow links
   /// Schedule for these factors and delays, with the numbers of make_detours(); null: make_detours(), for equal ranks

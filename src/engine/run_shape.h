@@ -29,7 +29,7 @@ struct ScheduleChoice {
 struct RunRequest {
   ScheduleChoice schedule;
   std::int64_t data_parallel = 1;                      // data-parallel groups, which run the schedule concurrently
-  ReplicaLayout replica_layout = ReplicaLayout::Near;  // which ranks get consecutive numbers
+  ReplicaLayout replica_layout = ReplicaLayout::Near;  // Near: copies of a worker have consecutive ranks
   std::int64_t micro_batch_size = 1;  // samples; some schedules split it in halves (Schedule::micro_batch_scale)
 };
 
@@ -37,7 +37,7 @@ struct RunRequest {
 struct RunShape {
   Schedule schedule;  // schedule of each data-parallel group
   RankLayout ranks;
-  bool tied = false;                        // the first and the last stage share the embedding matrix
+  bool tied = false;                        // first and last stage share the embedding matrix; the caller sets it
   std::int64_t micro_batch_size = 1;        // as in RunRequest
   std::vector<std::int64_t> data_position;  // [micro-batch]: its number in data order, within the group
 

@@ -31,8 +31,8 @@ namespace chimera {
     const RankGroups& groups, RankId rank, Transport& transport, TensorGroup* tensor = nullptr,
     const std::vector<RankGroups>& shards = {});
 
-/// Returns [shard]: the ranks of `group` that update it. There is a shard for each rank; with `twice`, another rank
-/// updates it too.
+/// Returns [shard]: the ranks of `group` that update it. There is a shard for each rank; with `twice`, a second rank of
+/// the group updates it, too: the other rank of a pair or, in a group of odd size, the next rank.
 [[nodiscard]] RankGroups shard_holders(const std::vector<RankId>& group, bool twice);
 
 }  // namespace chimera

@@ -29,7 +29,7 @@ namespace chimera {
 struct TensorRanks {
   std::int64_t pipelines = 1;    // ranks of one lane: all workers of all data-parallel groups
   std::int64_t ranks = 1;        // T, number of lanes
-  std::int64_t head_groups = 0;  // TensorPlace::head_groups
+  std::int64_t head_groups = 0;  // groups of attention heads that the T ranks divide; 0: T divides the heads
 
   /// Returns the number of ranks of the whole run.
   [[nodiscard]] std::int64_t count() const { return pipelines * ranks; }
@@ -90,9 +90,10 @@ class LaneTransport final : public ForwardingTransport {
 /// Sums and exchanges between the T ranks of a worker. Borrows the transport of all ranks.
 class RankTensorGroup final : public TensorGroup {
  public:
-  /// `group` is the result of TensorRanks::tensor_group(). `cuts_tokens` is as in TensorGroup. `scatters`: whether
-  /// sum_own_share() uses a reduce-scatter, which sends 1/T of the bytes of exchange() between devices. If false,
-  /// sum_own_share() returns an undefined tensor, and the caller uses exchange().
+  /// `group` is the result of TensorRanks::tensor_group(). `cuts_tokens`: whether each rank has only 1/T of the tokens
+  /// outside of split layers (sequence parallelism). `scatters`: whether sum_own_share() uses a reduce-scatter, which
+  /// sends 1/T of the bytes of exchange() between devices. If false, sum_own_share() returns an undefined tensor, and
+  /// the caller uses exchange().
   RankTensorGroup(Transport& all, const TensorPlace& place, ParameterGroupId group, bool cuts_tokens = false,
                   bool scatters = false)
       : TensorGroup(place, cuts_tokens), all_(all), group_(group), scatters_(scatters) {}
