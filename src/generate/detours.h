@@ -25,7 +25,7 @@ struct DetourTask {
   Schedule healthy;                   // Of one group; synchronous
   std::int64_t groups = 1;            // Data-parallel groups
   std::vector<SlowWorker> slow;       // The others have speed 1
-  std::vector<StageTime> times = {};  // [stage], by which paths are chosen (RouteTask::times)
+  std::vector<StageTime> times = {};  // [stage], for the choice of paths; empty: equal times
   /// Stages that workers hold in addition to their own, to share the load of lost workers
   std::vector<ExtraCopy> extra_copies = {};
   /// Consecutive micro-batches that stay on one path: with --reduction canonical, a block of its sums; otherwise 1
@@ -51,8 +51,8 @@ struct Detours {
 /// Returns a schedule without the lost workers, and with less work for slow ones. Chooses paths (find_routes()), and
 /// orders the ops by list scheduling in the order of the healthy schedule. Tries limits on activations in ascending
 /// order, until an order reaches the bound, and then other paths of equal merit, until an order is within 5 % of the
-/// bound or `effort` is spent. Returns the fastest order. Keeps split backwards and slices, and drops pairs. A stage of
-/// a path runs its micro-batches in ascending order. Deterministic.
+/// bound or `effort` is spent. Returns the fastest order. Keeps split backwards and slices, but drops pairs (a forward
+/// and a backward that overlap). A stage of a path runs its micro-batches in ascending order. Deterministic.
 ///
 /// If no worker is lost or slow and there are no extra copies, returns in_all_groups().
 ///

@@ -25,7 +25,7 @@ struct CriticalOps {
 struct FreeRegions {
   std::int64_t backwards = 0;               // Bubbles before the worker's last op, each as long as a backward
   std::int64_t first_stage = 0;             // `backwards` can hide only all-reduces of this stage and later stages
-  std::int64_t forwards_and_backwards = 0;  // Bubbles around the step's end, each as long as a forward and a backward
+  std::int64_t forwards_and_backwards = 0;  // Bubbles between two steps, each as long as a forward and a backward
 };
 
 /// PaperModel::free_regions of schedules without such bubbles.

@@ -1,7 +1,8 @@
 #pragma once
 // List scheduling, for generators (list_schedule.h) and for the search (search/list_scheduling.h). It simulates a step
 // op by op: of the ops that can start next, a worker runs the op with the smallest *rank*, a priority. Limits on
-// activations (*credits* of a chain, and the memory limits of the instance) hold back forwards.
+// activations hold back forwards: the *credits* of a chain (a stage of a replica), and the memory limits of the
+// Instance (op_queues.h).
 
 #include <functional>
 #include <limits>
@@ -21,10 +22,11 @@ struct AgedRank {
   }
 };
 
+/// Priorities and limits of list_orders(). Times are in the unit of Instance.
 struct ListPolicy {
   /// Returns the rank of op number `k` of a queue. `arrival` is the time at which its last input is there.
   std::function<AgedRank(QueueIndex queue, std::int32_t k, double arrival)> rank_of;
-  // Added to the rank each time that the op is considered; empty: nothing
+  // Random number that is added to the rank each time that the op is considered; empty: nothing
   std::function<double()> noise = nullptr;
   double unit = 1;      // Unit of `window` and `patience`
   double window = 0;    // Maximum time that a worker waits for an op of smaller rank
@@ -51,11 +53,12 @@ struct ListedOrders {
 /// single micro-batch needs there. Other micro-batches get only the remaining memory.
 [[nodiscard]] ListedOrders list_orders(const Instance& instance, const ListPolicy& policy);
 
-/// Returns the most memory that a single micro-batch needs on the worker, and its replica.
+/// Returns the most memory that a single micro-batch needs on the worker by limit `limit`, an index of Instance::size,
+/// and the replica of this micro-batch.
 [[nodiscard]] std::pair<double, std::int32_t> needed_by_one(const Instance& instance, std::size_t limit,
                                                             std::size_t worker);
 
-/// Tolerance for rounding errors.
+/// Tolerance for rounding errors in times and memory.
 inline constexpr double kRounding = 1e-9;
 
 }  // namespace chimera

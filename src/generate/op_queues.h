@@ -28,7 +28,7 @@ enum QueueKind : std::int8_t { kForwardStep, kInputStep, kWeightStep };
 struct OpQueue {
   std::int32_t worker = 0;
   std::int32_t count = 0;  // number of ops; 0 for W if backwards are whole
-  std::int32_t first = 0;  // index of its first op
+  std::int32_t first = 0;  // index of its first op in Instance::durations
   // Queue on which this one depends: its k-th op ends `delay` or more before this queue's k-th op starts
   QueueIndex input = kNoQueue;
   QueueIndex output = kNoQueue;  // queue whose input is this queue
@@ -38,7 +38,8 @@ struct OpQueue {
   bool releases = false;         // its ops free memory at their end
 };
 
-/// The queues of a schedule in arrays.
+/// The queues of a schedule in arrays. Times may have any unit. Each limit on memory has a unit of its own, such as
+/// bytes (InFlightLimit in search/instance.h).
 struct Instance {
   std::int32_t workers = 0;
   std::int32_t ops = 0;

@@ -37,11 +37,12 @@ using AxisValuesOf = std::function<std::vector<std::int64_t>(const SupportedAxis
 /// Returns copies of `shape` with all combinations of these values.
 [[nodiscard]] std::vector<PipelineShape> varied_shapes(const Generator& generator, const PipelineShape& shape,
                                                        const AxisValuesOf& values_of);
-/// Returns those of varied_shapes() that the schedule accepts.
+/// Returns the shapes of varied_shapes() that the schedule accepts.
 [[nodiscard]] std::vector<PipelineShape> possible_shapes(const Generator& generator, const PipelineShape& shape,
                                                          const AxisValuesOf& values_of);
 
-/// Returns generator.generate(shape). The refusal of a schedule that does not exist for this D and N names others.
+/// Returns generator.generate(shape). If the schedule does not exist for this D and N, the message of the ConfigError
+/// also names schedules that do.
 [[nodiscard]] Schedule generate_or_suggest(const Generator& generator, const PipelineShape& shape);
 
 /// Returns a shape with these numbers, and the schedule's defaults for all other parameters.

@@ -25,7 +25,7 @@ struct ExtraCopy {
 /// Time of a micro-batch's ops at a stage on a worker of speed 1.
 struct StageTime {
   double ops = 0;     // Of all its ops
-  double before = 0;  // Before its first op, at the stages before
+  double before = 0;  // Of the ops at earlier stages that its first op waits for
 };
 
 /// Input of find_routes().

@@ -36,7 +36,7 @@ class TwoChunks {
   /// micro-batches also works for fewer.
   void repeat(std::int64_t times, std::initializer_list<ChunkStep> steps);
 
-  /// Returns the written ops.
+  /// Returns the written ops. Call it once, after the last repeat().
   [[nodiscard]] std::vector<Op> take() { return std::move(ops_); }
 
  private:

@@ -13,7 +13,7 @@
 namespace chimera {
 
 inline constexpr const char* kConfigName = "config.json";
-inline constexpr std::size_t kMaxConfigBytes = std::size_t{1} << 20;
+inline constexpr std::size_t kMaxConfigBytes = std::size_t{1} << 20;  ///< a larger config.json is rejected
 
 /// Returns the model that the text of a config.json describes. Accepts the field names of older versions too. Missing
 /// fields have the defaults of their class in transformers 5. Dropout rates are ignored. `source` is the file, for

@@ -24,7 +24,8 @@ struct ExportPlan {
 inline constexpr std::uint64_t kDefaultShardBytes = 5'000'000'000;
 
 /// Distributes tensors (name, type, shape) in order to files with at most `shard_bytes` bytes of tensors; a larger
-/// tensor gets its own file. Within a file, wider elements come first. Throws as lay_out() does.
+/// tensor gets its own file. Within a file, wider elements come first. Throws ConfigError if the header of a file is
+/// longer than readers accept (lay_out()).
 [[nodiscard]] ExportPlan plan_export(std::vector<TensorEntry> tensors, std::uint64_t shard_bytes);
 
 /// Parses `5GB`, `300MB`, `1GiB` or `1000` (bytes). Throws ConfigError, which names `flag`, for anything else and 0.

@@ -63,8 +63,9 @@ void require_no_contradiction(const ModelFolder& folder, const std::string& mode
 void add_description(const StagedFolder& folder, const ModelConfig& model, const ModelFolder* source,
                      std::optional<ElementType> type);
 
-/// Adds a tokenizer to `folder`: writes `texts`, its tokenizer_texts(), or generates files if `path` is "bytes" (each
-/// byte is a token). Generates tokenizer_config.json if it is missing.
+/// Adds the tokenizer at `path` to `folder`: writes `texts`, the texts of its files by name (tokenizer_texts()). If
+/// `path` is "bytes" (each byte is a token), generates the files instead. Generates tokenizer_config.json if it is
+/// missing.
 void add_tokenizer(const StagedFolder& folder, const ModelConfig& model, const std::string& path,
                    const std::map<std::string, std::string>& texts);
 

@@ -41,7 +41,8 @@ class FolderHold {
 class StagedFolder {
  public:
   /// Creates the temporary folder and missing parents. Removes temporary folders of exports that no longer run. Throws
-  /// ConfigError if creation fails. All functions write through `disk` and throw CheckpointError if it fails.
+  /// ConfigError if creation fails. All functions write through `disk`, which tests replace, and throw CheckpointError
+  /// if it fails.
   explicit StagedFolder(std::string folder, Disk& disk = real_disk());
   StagedFolder& operator=(StagedFolder&&) = delete;
   /// Removes the folder, unless it was committed.
@@ -60,7 +61,7 @@ class StagedFolder {
   void write(const std::string& name, const std::string& text) const;
 
   /// Renames the folder to its final name, after PartWriter::finish() of all parts. If files have appeared there since
-  /// the start, takes `folder`.2, .3 and so on, and reports it on messages(). Returns the name when it is durable.
+  /// the start, takes `folder`.2, .3 and so on, and says so on stderr. Returns the name when it is durable.
   std::string commit();
 
  private:

@@ -30,7 +30,8 @@ class DistributedModel {
   DistributedModel(const std::map<StageId, Stage*>& stages, StageRanks ranks, Transport& transport, std::int64_t hidden,
                    at::ScalarType dtype, at::Device device = at::kCPU);
 
-  /// Begins a sequence of at most `tokens` tokens, prompt and new tokens together. Forgets the sequence before.
+  /// Begins a sequence of at most `tokens` tokens, prompt and new tokens together. Forgets the sequence before. Call it
+  /// before next().
   void begin(std::int64_t tokens);
 
   /// Function that chooses the next token from the logits [V] of the last token. Only the rank with the last stage
