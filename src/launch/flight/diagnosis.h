@@ -16,7 +16,7 @@ namespace chimera {
 struct RankFinding {
   int rank = 0;
   std::optional<RankProgress> at = {};  ///< Empty if the rank left no record
-  double seconds = 0;  ///< From the beginning of this activity to the verdict; without one, to the last event
+  double seconds = 0;  ///< In this activity until the verdict; without one, until the last event of any rank
   std::vector<int> waits_for = {};  ///< Ranks; empty if it waits for none
   bool is_absent = false;           ///< Whether the rank was lost before, and the job went on without it
 };

@@ -81,8 +81,8 @@ struct FlightVerdict {
   std::string busiest_other = {};  ///< The process that used most of it (core/core_use.h); may be empty
 };
 
-/// Calls `task` unless `folder`, of flight records, is empty. Its errors only cause messages, which name `who`: a
-/// recorder that fails must not end a run that works.
+/// Calls `task`, which writes flight records, unless `folder` is an empty string (no records). Errors of `task` only
+/// cause messages, which name `who`: a recorder that fails must not end a run that works.
 void try_flight(const std::string& folder, const std::function<void()>& task, const std::string& who = "");
 /// Returns `folder`/rank-0003.flight.
 [[nodiscard]] std::string flight_path(const std::string& folder, int rank);

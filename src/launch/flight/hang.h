@@ -37,7 +37,7 @@ class HangWatch {
 
   /// A job hangs if no rank makes progress for `beyond` (more than zero) longer than the longest pause in its steps so
   /// far. Until all ranks have completed the first observed step, the limit is `at_start` (zero: kStartUpFactor *
-  /// beyond), unless a signal has stopped a rank.
+  /// beyond), or `beyond` if a signal has stopped a rank.
   ///
   /// `records_steps`: the ranks record a CUDA graph of a step (--cuda-graphs), and later steps have no progress notes.
   /// Then the longest pause counts as at least kRecordedFactor times the time of the first two observed steps.

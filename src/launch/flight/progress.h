@@ -19,7 +19,7 @@ class ProgressPage {
  public:
   /// Creates a page, in the launcher, of a job with `steps` steps (0: unknown). Throws Error if the system refuses.
   explicit ProgressPage(int ranks, std::int64_t steps = 0);
-  /// Maps the page inherited from the launcher, in a rank.
+  /// Maps the page inherited from the launcher, in a rank. Throws Error if the system refuses.
   ProgressPage(FileDescriptor page, int ranks);
   /// Maps the page read-only, for `chimera top`. `page` is an open file /proc/PID/fd/N of a rank, a memory file named
   /// kProgressName. Throws Error if it is not a progress page.
@@ -66,7 +66,8 @@ void note_more_progress();
 /// hang.h). Null: the page of the process.
 void set_progress_page(ProgressPage* page, int rank);
 
-/// Sets the page of the process, and its rank, and notes the process on the page.
+/// Sets the page and the rank of this process, for all threads without a page of their own, and writes the process id
+/// to the page.
 void set_process_progress_page(ProgressPage page, int rank);
 
 }  // namespace chimera

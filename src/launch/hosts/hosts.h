@@ -23,7 +23,7 @@ struct HostRanks {
 /// Returns "ranks 4 .. 7 on b" or "rank 4 on b".
 [[nodiscard]] std::string to_text(const HostRanks& ranks);
 
-/// Order to the agent of a rank.
+/// Order to an agent, the process that starts and ends a rank on its host (remote_rank.h).
 struct AgentOrder {
   int rank = 0;
   int world_size = 1;                  ///< Ranks of all hosts
@@ -37,7 +37,8 @@ struct AgentOrder {
 /// Parses to_line(). Throws ConfigError if the line is malformed.
 [[nodiscard]] AgentOrder parse_order(const std::string& line);
 
-/// Environment variable with the path of a RemoteJob, for the `chimera train` that supervises it.
+/// Environment variable with the path of a file with a RemoteJob. `chimera launch` sets it for the `chimera train` that
+/// supervises the job.
 inline constexpr const char* kRemoteVariable = "CHIMERA_REMOTE_JOB";
 
 /// A host of a RemoteJob.
@@ -50,7 +51,8 @@ struct RemoteHost {
 /// Returns the command line that runs chimera with `arguments` on the host, in the job's folder.
 [[nodiscard]] std::vector<std::string> command_on(const RemoteHost& host, const std::vector<std::string>& arguments);
 
-/// A job whose ranks have relays and agents (remote_rank.h). It has at least one host.
+/// A job on several hosts. The launcher reaches each rank through two processes, a relay and an agent (remote_rank.h).
+/// `hosts` is not empty.
 struct RemoteJob {
   std::vector<RemoteHost> hosts;        ///< In rank order
   std::vector<RemoteHost> spares = {};  ///< In order of preference; `count` is the maximum number of ranks

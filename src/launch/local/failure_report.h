@@ -67,7 +67,7 @@ struct RankOutcome {
 };
 
 /// A victim only lost a peer, according to its report or ExitCode::PeerLost. A rank with another failure is a culprit.
-/// Success and kSavedExit are not failures.
+/// Success and kSavedExit (the job has saved a checkpoint after a signal) are not failures.
 enum class FailureRole { None, Victim, Culprit };
 /// Returns the role of a rank; None also while it runs and has sent no report.
 [[nodiscard]] FailureRole failure_role(const RankOutcome& outcome);

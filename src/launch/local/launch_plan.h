@@ -22,7 +22,7 @@ struct NextStart {
 
 /// A job of ranks on this host, or of relays of ranks on other hosts (launch/hosts/remote_rank.h).
 struct LaunchPlan {
-  int ranks = 1;                              ///< 1 .. kMaxRanksOfHost; on other hosts more if nothing recovers
+  int ranks = 1;                              ///< 1 .. kMaxRanksOfHost; more on several hosts without recoveries
   std::vector<std::string> arguments;         ///< argv[1..]
   std::string input = "";                     ///< Text that each rank can read as a file, RankEnvironment::input_path
   std::string executable = own_executable();  ///< Program of the ranks; must call rank_environment() first in main()

@@ -22,8 +22,8 @@ inline constexpr const char* kStoreVariable = "CHIMERA_STORE";       ///< Path o
 inline constexpr const char* kInputVariable = "CHIMERA_INPUT";       ///< Path of LaunchPlan::input; may be empty
 inline constexpr const char* kReportVariable = "CHIMERA_REPORT_FD";  ///< Descriptor for failure reports
 inline constexpr const char* kProgressVariable =
-    "CHIMERA_PROGRESS_FD";  ///< Descriptor of the ProgressPage (flight/rank_progress.h)
-inline constexpr const char* kStartVariable = "CHIMERA_START";  ///< Number of earlier restarts, for fault_point()
+    "CHIMERA_PROGRESS_FD";  ///< Descriptor of the ProgressPage (launch/flight/progress.h)
+inline constexpr const char* kStartVariable = "CHIMERA_START";  ///< Number of earlier restarts (core/fault_point.h)
 /// Descriptor from which the rank reads the launcher's orders during a recovery, such as to connect again (recovery.h);
 /// unset if the job has no recoveries
 inline constexpr const char* kOrdersVariable = "CHIMERA_ORDERS_FD";

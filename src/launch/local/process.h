@@ -116,8 +116,9 @@ class SignalInbox {
   struct sigaction previous_child_action_ {};
 };
 
-/// Waits for `pause` between two attempts of a job that saves. If a signal comes, returns the exit code with which the
-/// job ends: 130 for SIGINT, else kSavedExit, because everything is already saved. Otherwise returns nothing.
+/// Waits for `pause` between two attempts of a job that saves checkpoints. If a signal comes, returns the exit code
+/// with which the job ends: 130 for SIGINT, else kSavedExit, because everything is already saved. Otherwise returns
+/// nothing.
 [[nodiscard]] std::optional<int> wait_between_starts(SignalInbox& signals, std::chrono::milliseconds pause);
 
 /// A main() function.
@@ -168,7 +169,7 @@ class ChildProcess {
   [[nodiscard]] bool is_stopped() const;
   /// Returns whether the main thread is in an uninterruptible sleep.
   [[nodiscard]] bool is_waiting_for_disk() const;
-  /// Returns the exit status once; nullopt while the child runs.
+  /// Returns the exit status once the child has ended, else nullopt. Call it only while is_running() returns true.
   [[nodiscard]] std::optional<Ending> reap();
 
  private:

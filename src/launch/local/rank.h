@@ -38,7 +38,8 @@ struct RankEnvironment {
 /// Returns the environment of this rank, or nullopt unless launch() (launcher.h) started this process. Call it once,
 /// first in main(). Makes the kernel kill this process when the launcher dies; if it is already dead, exits with
 /// ExitCode::PeerLost. Ignores SIGINT and SIGPIPE, closes the launcher's descriptors on exec, and calls
-/// fault_point("start"). Throws ConfigError if the launcher's variables are incomplete or malformed.
+/// fault_point("start"), where tests inject faults. Throws ConfigError if the launcher's variables are incomplete or
+/// malformed.
 [[nodiscard]] std::optional<RankEnvironment> rank_environment();
 
 /// Reports why this rank is about to fail: to launch(), or to stderr if another launcher started it. The caller then
