@@ -47,8 +47,9 @@ struct Dropout {
   [[nodiscard]] Dropout in_layer(std::int64_t index) const;
 };
 
-/// Masks in the device graphs of a micro-batch's forward and backward. A graph keeps the addresses of a generator's
-/// seed and offset, so each mask that a graph draws has a generator of its own.
+/// Random generators for the masks in device graphs: recorded kernels of a forward or backward
+/// (runtime/recorded_ops.h), which run again for each micro-batch. A graph keeps the addresses of a generator's seed
+/// and offset, so each mask that a graph draws has a generator of its own.
 class GraphMasks {
  public:
   /// Makes three generators for each mask that a forward outside of a graph has drawn before this call: for the

@@ -124,7 +124,8 @@ using LayerFactory = std::function<Layer()>;
 [[nodiscard]] at::Tensor recompute_in_backward(const std::function<at::Tensor(const at::Tensor&)>& function,
                                                const at::Tensor& input);
 
-/// Scope in which tensors that autograd saves on this thread stay on the device if activations are offloaded.
+/// Scope in which tensors that autograd saves on this thread stay on the device, even if the stage offloads its
+/// activations to host memory. If `stay` is false, it changes nothing.
 class StayOnDevice : ScopedValue<bool> {
  public:
   explicit StayOnDevice(bool stay) : ScopedValue(active_, active_ || stay) {}
@@ -186,8 +187,8 @@ struct AttentionLimits {
 
 /// Returns how the queries from token `first` on are limited to the tokens of their own documents: by parts, whose cost
 /// is the sum of the documents' squared lengths, or by document_mask() on a device or if `dropout` (whether attention
-/// has dropout). Empty if each sample is one document, except for a mask. `documents` is as in document_mask(). All
-/// blocks of a stage use the same limits.
+/// has dropout). Parts are empty if each sample is one document. `documents` is as in document_mask(). All blocks of a
+/// stage use the same limits.
 [[nodiscard]] AttentionLimits document_limits(const at::Tensor& documents, at::ScalarType type, std::int64_t first,
                                               bool dropout);
 

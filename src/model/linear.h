@@ -70,7 +70,8 @@ struct Linear {
   WeightLayout layout = WeightLayout::OutIn;
 };
 
-/// Makes an input of linear layers again in their backwards, once for all of them.
+/// Makes an input of linear layers, such as the output of a norm, again in their backwards, once for all of them, so
+/// that the input need not be kept (RecomputeLevel::Cheap in model_config/partition.h).
 class Remaking : public torch::CustomClassHolder {
  public:
   using Make = std::function<at::Tensor(const std::vector<at::Tensor>& from)>;
@@ -125,7 +126,8 @@ void for_each_fast_part(std::int64_t size, const Act& act) {
 
 /// Computes the gradients of weight and bias (of each that is defined and requires grad), and adds them to their
 /// gradients so far. `input` is [rows, in], `output_gradient` [rows, out], and `factor` [] scales the output gradient
-/// (undefined: 1). `queue` is the running queue; null: none.
+/// (undefined: 1). `queue` is the queue that runs this call, and may add the gradient of the bias later
+/// (WeightGradients::add()); null: none.
 void add_weight_gradient(const Linear& layer, const at::Tensor& input, const at::Tensor& output_gradient,
                          const at::Tensor& factor = {}, WeightGradients* queue = nullptr);
 

@@ -78,8 +78,8 @@ class ModuleStage final : public Stage {
   /// in Python throws, throws UserCodeError, which names the layer.
   [[nodiscard]] at::Tensor forward(const at::Tensor& input, const MicroBatch& batch) override;
 
-  /// Runs the layers once before training, to find output_layout(), and returns the output. Runs without an autograd
-  /// graph, and restores buffers.
+  /// Runs the layers before training, to find output_layout(), and returns the output. Runs them without an autograd
+  /// graph, and a second time with one if the output is not plain (is_plain()). Restores buffers.
   [[nodiscard]] at::Tensor first_output(const at::Tensor& input, const MicroBatch& batch);
   /// Returns the layout of messages to the next stage; empty before the first forward, and on the last stage.
   [[nodiscard]] const MessageLayout& output_layout() const { return sent_; }
