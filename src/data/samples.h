@@ -32,7 +32,7 @@ struct Sample {
   std::vector<std::int64_t> tokens;
   std::vector<std::int64_t> targets;      ///< expected tokens, or kIgnoredTarget
   std::vector<std::int64_t> token_types;  ///< MaskedPairs: 0 up to the first separator, then 1; NextToken: 0
-  std::vector<std::uint8_t> attention;    ///< attention mask; always 1
+  std::vector<std::uint8_t> attention;    ///< attention mask of the model's input; always 1
   std::vector<std::int64_t> documents;    ///< document number of each token; empty unless attention must not cross them
   std::int64_t next_sentence = 0;         ///< MaskedPairs: 0 if the second text follows the first, else 1
   friend bool operator==(const Sample&, const Sample&) = default;

@@ -32,13 +32,13 @@ struct TokenizeOptions {
   std::string tokenizer;  ///< folder, file or "bytes": argument of open_tokenizer() (tokenizer/tokenizer_folder.h)
   std::string output;     ///< prefix of the output files; "-": pass the ids as text to `print`
   TokenFileFormat format = TokenFileFormat::Megatron;
-  /// Token that is added after each document; "none": no token. Empty: the tokenizer's own end-of-text token, but none
-  /// if `output` is "-".
+  /// Token that is added after each document (llm.c: before it); "none": no token. Empty: the tokenizer's own
+  /// end-of-text token, but none if `output` is "-".
   std::string end_of_document;
   InvalidText invalid = InvalidText::Refuse;
   EmptyDocument empty = EmptyDocument::Refuse;
   int workers = 1;                                          ///< threads that encode
-  std::int64_t save_every = std::int64_t{256} << 20;        ///< bytes of input
+  std::int64_t save_every = std::int64_t{256} << 20;        ///< bytes of input between two saves of the progress
   std::size_t block_bytes = InputReader::kBlockBytes;       ///< size of the blocks of text
   bool overwrite = false;                                   ///< whether existing output files may be replaced
   std::function<void(const std::string& text)> print = {};  ///< receives the ids as text if `output` is "-"

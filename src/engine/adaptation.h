@@ -35,9 +35,9 @@ class SharedTimes {
   /// Sets how long this rank paused for the last change of the order of ops.
   void note_change(double seconds) { change_seconds_ = seconds; }
 
-  /// Returns StepHooks::shared for this step (from 1) of `rank`, its number at the launch. In every kSteps-th step,
-  /// this is the whole table with only the row of `rank` filled in, so that the step's sum completes it. Empty in all
-  /// other steps.
+  /// Returns the numbers that the step (from 1) sums over all ranks (StepHooks::shared). `rank` is this rank's number
+  /// at the launch. In every kSteps-th step, this is the whole table with only the row of `rank` filled in, so that the
+  /// sum completes it. Empty in all other steps.
   [[nodiscard]] std::span<double> numbers_of(std::int64_t step, RankId rank);
 
   // The functions below return elements of the table. They are 0 if the rank has no such time, or fewer than 4 steps.

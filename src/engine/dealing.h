@@ -17,7 +17,7 @@ namespace chimera {
 /// micro-batch.
 struct DealtStep {
   std::vector<std::int64_t> sample_of = {};       // [dealt sample]: its index in the mini-batch; empty: the same
-  std::vector<std::int64_t> micro_batch_at = {};  // [place]: the micro-batch that runs there; empty: in order
+  std::vector<std::int64_t> micro_batch_at = {};  // [place]: number of the micro-batch that runs there; empty: in order
 
   /// Returns the number of the first dealt sample at a place; dropout masks depend on it. `first` is
   /// RunShape::first_sample() of the place, the result if nothing is permuted. `size` is the number of samples of an

@@ -35,7 +35,8 @@ struct RunChange {
   std::vector<GroupHolder> extra_copies = {};  ///< Each a rank that is not lost, and a parameter group
   std::vector<double> factors = {};    ///< [rank]: 2 if its ops take twice as long; empty: all ranks are equally fast
   std::vector<LinkDelay> delays = {};  ///< Slow links
-  /// Schedule for these factors and delays, with the numbers of make_detours(); null: make_detours(), for equal ranks
+  /// Schedule for these factors and delays, with workers numbered as in detours.h; null: make_detours() makes it, for
+  /// equal ranks
   std::shared_ptr<const Schedule> schedule = nullptr;
   friend bool operator==(const RunChange&, const RunChange&) = default;
 };

@@ -82,7 +82,7 @@ void require_whole_micro_batches(const RunShape& shape, const std::string& what)
 
 /// Returns the sum of `losses`, one per micro-batch of a step; the loss of micro-batch m of group g has index g *
 /// micro-batches per group + m. Adds them in data order, so the sum has the same bits for all schedules.
-/// `micro_batch_at` is DealtStep::micro_batch_at (dealing.h).
+/// `micro_batch_at` [place in data order] is the micro-batch that runs there (dealing.h); empty: in order.
 [[nodiscard]] double sum_in_data_order(const RunShape& shape, std::span<const double> losses,
                                        std::span<const std::int64_t> micro_batch_at = {});
 

@@ -11,8 +11,8 @@
 
 namespace chimera {
 
-/// Priority of an op: the smaller `rank` runs first; ties: smaller `age`, then the chain that comes first in
-/// Instance::chains.
+/// Priority of an op: the smaller `rank` runs first; ties: smaller `age` (of generators: number of the op in its
+/// queue), then the chain that comes first in Instance::chains.
 struct AgedRank {
   double rank = std::numeric_limits<double>::infinity();
   std::int32_t age = 0;
@@ -22,13 +22,13 @@ struct AgedRank {
   }
 };
 
-/// Priorities and limits of list_orders(). Times are in the unit of Instance.
+/// Priorities and limits of list_orders().
 struct ListPolicy {
   /// Returns the rank of op number `k` of a queue. `arrival` is the time at which its last input is there.
   std::function<AgedRank(QueueIndex queue, std::int32_t k, double arrival)> rank_of;
   // Random number that is added to the rank each time that the op is considered; empty: nothing
   std::function<double()> noise = nullptr;
-  double unit = 1;      // Unit of `window` and `patience`
+  double unit = 1;      // Unit of `window` and `patience`, in the times of Instance
   double window = 0;    // Maximum time that a worker waits for an op of smaller rank
   double patience = 0;  // Weight of this wait in the rank, at least 0
   // [chain]: maximum number of slices in flight, at least one micro-batch; empty: no limit

@@ -15,7 +15,7 @@
 namespace chimera {
 
 /// Decodes tokens as they arrive, and ends before the first stop text. Keeps back text that may be incomplete: parts of
-/// UTF-8 characters, and what may be the beginning of a stop text. Not thread-safe.
+/// UTF-8 characters, and a possible beginning of a stop text. Not thread-safe.
 class ContinuedText {
  public:
   /// The tokenizer must outlive this. Stop texts must not be empty.
@@ -87,9 +87,9 @@ using OnToken = std::function<void(TokenId id, std::string_view text)>;
 /// Throws ConfigError unless the model is causal (each token attends only to earlier tokens), as generation needs.
 void require_continuable(const ModelConfig& model);
 
-/// Returns the maximum number of new tokens after a prompt: the positions of the model that the prompt leaves, and one
-/// more, because the last token is not fed back. Throws ConfigError, which names the prompt as `what`, if the prompt is
-/// empty or too long.
+/// Returns the maximum number of new tokens after a prompt: the positions of the model, or of its sliding window if
+/// that is shorter, that the prompt leaves, and one more, because the last token is not fed back. Throws ConfigError,
+/// which names the prompt as `what`, if the prompt is empty or too long.
 [[nodiscard]] std::int64_t most_new_tokens(const ModelConfig& model, std::int64_t prompt_tokens,
                                            const std::string& what);
 

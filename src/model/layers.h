@@ -185,10 +185,10 @@ struct AttentionLimits {
 [[nodiscard]] at::Tensor causal_attention(const QueryKeyValue& projections, std::int64_t heads,
                                           const Dropout& masks = {}, const AttentionLimits& limits = {});
 
-/// Returns how the queries from token `first` on are limited to the tokens of their own documents: by parts, whose cost
-/// is the sum of the documents' squared lengths, or by document_mask() on a device or if `dropout` (whether attention
-/// has dropout). Parts are empty if each sample is one document. `documents` is as in document_mask(). All blocks of a
-/// stage use the same limits.
+/// Returns the limits of the queries from token `first` on to the tokens of their own documents. On a device, or if
+/// attention has dropout (`dropout`), this is document_mask(). Otherwise it is parts, whose cost is the sum of the
+/// documents' squared lengths, or no limit if each sample is one document. `documents` is as in document_mask(). All
+/// blocks of a stage use the same limits.
 [[nodiscard]] AttentionLimits document_limits(const at::Tensor& documents, at::ScalarType type, std::int64_t first,
                                               bool dropout);
 

@@ -23,8 +23,9 @@ namespace chimera {
 
 struct Parameter;
 
-/// Scope in which `owners` may choose the owner of each parameter of a group that this thread makes. An owner is the
-/// index of a worker among the workers that hold the group. The parameters of such a group are sorted by owner.
+/// Scope in which `owners` chooses the owner of each parameter of a group that this thread makes; an empty result
+/// leaves the choice to owners_of(). An owner is the index of a worker among the workers that hold the group. The
+/// parameters of such a group are sorted by owner.
 class OwnerScope : ScopedValue<const OwnerScope*> {
  public:
   using Owners = std::function<std::vector<std::size_t>(const std::vector<Parameter>& parameters)>;
