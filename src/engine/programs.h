@@ -25,7 +25,7 @@ void add_communicating_pairs(const RankLayout& ranks, const Program& program, st
 [[nodiscard]] Program training_program(const RunShape& shape, LoweringOptions options = {});
 
 /// Returns a program with the forwards of a step only. `receives_ahead` is the number of receives per channel that are
-/// posted before they are needed. Throws as training_program() does.
+/// posted before they are needed. Throws ScheduleError if the program could deadlock.
 [[nodiscard]] Program validation_program(const RunShape& shape,
                                          std::int64_t receives_ahead = LoweringOptions().receives_ahead);
 

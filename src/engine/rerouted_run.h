@@ -41,13 +41,14 @@ struct RunChange {
   friend bool operator==(const RunChange&, const RunChange&) = default;
 };
 
-/// Returns the number of a rank's worker among the workers of all groups, as in generate/detours.h.
+/// Returns the number of a rank's worker among the workers of all groups: g D + w for worker w of group g.
 [[nodiscard]] std::size_t worker_number(const RankLayout& ranks, RankId rank);
 
 /// Returns the input of make_detours() for this change.
 [[nodiscard]] DetourTask detour_task(const RunShape& launched, const RunChange& change, std::int64_t block_size);
 
-/// Returns the schedule of rerouted_run(), with the workers of all launched ranks. Throws as make_detours() does.
+/// Returns the schedule of rerouted_run(), with the workers of all launched ranks. Throws ConfigError if make_detours()
+/// does.
 [[nodiscard]] Schedule rerouted_schedule(const RunShape& launched, const RunChange& change, std::int64_t block_size);
 
 /// Returns the run of the remaining ranks. Micro-batches keep their samples and their positions in data order
@@ -59,7 +60,7 @@ struct RunChange {
 /// Returns further extra copies of stages that make the step of rerouted_run() faster, found by balance_detours()
 /// (search/extra_copies.h). Together with RunChange::extra_copies, they are at most as many as the stages that lost
 /// ranks have held. `fits` returns whether such copies are possible, for example whether ranks have memory for them.
-/// Empty if none helps. Throws as rerouted_run() does.
+/// Empty if none helps. Throws ConfigError if rerouted_run() does.
 [[nodiscard]] std::vector<GroupHolder> balancing_copies(
     const RunShape& launched, const RunChange& change, std::int64_t block_size,
     const std::function<bool(const std::vector<GroupHolder>&)>& fits);

@@ -38,7 +38,7 @@ struct RunShape {
   Schedule schedule;  // schedule of each data-parallel group
   RankLayout ranks;
   bool tied = false;                        // first and last stage share the embedding matrix; the caller sets it
-  std::int64_t micro_batch_size = 1;        // as in RunRequest
+  std::int64_t micro_batch_size = 1;        // samples (RunRequest)
   std::vector<std::int64_t> data_position;  // [micro-batch]: its number in data order, within the group
 
   [[nodiscard]] std::int64_t num_ranks() const { return ranks.num_ranks(); }

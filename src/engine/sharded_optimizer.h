@@ -25,7 +25,8 @@ namespace chimera {
 /// `trained` has the parameter groups (stages) on this rank, and `groups` the ranks that hold each group. A shard is
 /// the parameters of a group that one owner has, or two with --recover. `shards` is [group][shard]: the owners
 /// (shard_holders()); all update the shard, and the first sends its new values. If `shards` is empty, each rank of a
-/// group owns one shard alone. Borrows `trained` and `transport`. `tensor` is as in make_optimizer().
+/// group owns one shard alone. Borrows `trained` and `transport`. `tensor` is the group of ranks that share the layers;
+/// null without tensor parallelism.
 [[nodiscard]] std::unique_ptr<Optimizer> make_sharded_optimizer(
     const OptimizerOptions& options, const std::map<ParameterGroupId, ParameterGroup*>& trained,
     const RankGroups& groups, RankId rank, Transport& transport, TensorGroup* tensor = nullptr,

@@ -11,7 +11,7 @@
 
 namespace chimera {
 
-/// Priority of an op: the smaller `rank` runs first; ties: smaller `age` (of generators: number of the op in its
+/// Priority of an op: the smaller `rank` runs first; ties: smaller `age` (for generators, the number of the op in its
 /// queue), then the chain that comes first in Instance::chains.
 struct AgedRank {
   double rank = std::numeric_limits<double>::infinity();

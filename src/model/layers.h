@@ -187,8 +187,8 @@ struct AttentionLimits {
 
 /// Returns the limits of the queries from token `first` on to the tokens of their own documents. On a device, or if
 /// attention has dropout (`dropout`), this is document_mask(). Otherwise it is parts, whose cost is the sum of the
-/// documents' squared lengths, or no limit if each sample is one document. `documents` is as in document_mask(). All
-/// blocks of a stage use the same limits.
+/// documents' squared lengths, or no limit if each sample is one document. `documents` [b, L] (int64) has the document
+/// number of each token. All blocks of a stage use the same limits.
 [[nodiscard]] AttentionLimits document_limits(const at::Tensor& documents, at::ScalarType type, std::int64_t first,
                                               bool dropout);
 

@@ -72,10 +72,10 @@ class ModuleStage final : public Stage {
   /// differ in type or device.
   ModuleStage(const ModuleStageSpec& spec, std::vector<Layer> layers, const ModuleUse& use);
 
-  /// Takes and returns messages (message_layout.h), or returns the loss on the last stage, scaled as in
-  /// Stage::forward(). Throws ConfigError if a layer fails, writes to the stage's input, or returns an output that does
-  /// not fit output_layout(). Also throws it if the loss is not one number, or its count is not Loss::count. If a layer
-  /// in Python throws, throws UserCodeError, which names the layer.
+  /// Takes and returns messages (message_layout.h), or returns the loss on the last stage, times
+  /// MicroBatch::token_loss_scale. Throws ConfigError if a layer fails, writes to the stage's input, or returns an
+  /// output that does not fit output_layout(). Also throws it if the loss is not one number, or its count is not
+  /// Loss::count. If a layer in Python throws, throws UserCodeError, which names the layer.
   [[nodiscard]] at::Tensor forward(const at::Tensor& input, const MicroBatch& batch) override;
 
   /// Runs the layers before training, to find output_layout(), and returns the output. Runs them without an autograd
