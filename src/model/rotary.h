@@ -16,7 +16,7 @@ struct RotaryTable {
   at::Tensor cosine;
   at::Tensor sine;
 
-  /// Returns the number of positions, L.
+  /// Returns the number of positions, L; 0 if the table is undefined.
   [[nodiscard]] std::int64_t length() const { return cosine.defined() ? cosine.size(0) : 0; }
   /// Returns the table of positions first .. end - 1.
   [[nodiscard]] RotaryTable slice(std::int64_t first, std::int64_t end) const;
@@ -27,7 +27,7 @@ struct RotaryTable {
 [[nodiscard]] at::Tensor rotary_frequencies(const ModelConfig& config, const at::TensorOptions& options);
 
 /// Returns the table of the first `length` positions. Angles are computed in at least float32, as in Hugging Face, then
-/// rounded.
+/// rounded to the type of `options`.
 [[nodiscard]] RotaryTable rotary_table(const ModelConfig& config, std::int64_t length,
                                        const at::TensorOptions& options);
 

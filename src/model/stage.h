@@ -35,17 +35,17 @@ struct MicroBatch {
   /// [b, L] int64, document number of each token; GPT-2 and Llama only; undefined = one document. In a slice, this
   /// tensor begins at the first token of the whole sequence and ends at the slice's last token.
   at::Tensor documents = {};
-  /// Further arguments of a user's first layer.
+  /// Further arguments of the first layer of a user's model.
   std::vector<at::Tensor> more_inputs = {};
   at::Tensor next_sentence = {};  ///< [b] int64; 0 = sentence B follows A (as in Hugging Face); BERT only
   /// 1 / number of targets that are not kIgnored, over the whole step or, if a stage is updated several times in a step
   /// (asynchronous schedules), over one update
   double token_loss_scale = 1;
   double sentence_loss_scale = 1;  ///< the same with the number of sequences; BERT only
-  Dropout dropout = {};            ///< every stage sets `layer` for each of its layers
-  /// Attention's keys and values of earlier tokens on this stage: of earlier slices of the micro-batch or, in
-  /// generation, of the text so far. Forward appends those of its own tokens. Null: `tokens` are whole sequences. GPT-2
-  /// and Llama only.
+  Dropout dropout = {};            ///< each layer uses a copy with its own number (Dropout::layer)
+  /// Attention's keys and values of earlier tokens on this stage (key_value_cache.h): of earlier slices of the
+  /// micro-batch or, in generation, of the text so far. Forward appends those of its own tokens. Null: `tokens` are
+  /// whole sequences. GPT-2 and Llama only.
   std::shared_ptr<KeyValueCache> key_value_cache = nullptr;
   std::int64_t first_token = 0;  ///< position of `tokens` in their sequence
 };
@@ -59,8 +59,8 @@ struct MicroBatch {
                                   std::shared_ptr<KeyValueCache> key_value_cache);
 
 /// Parameters and a forward function. The backward is autograd's: it accumulates into gradients() (parameter_group.h)
-/// and, in a tied model, into the gradients of the tied matrix. A forward and a backward of other micro-batches may run
-/// at the same time on two threads.
+/// and, in a tied model, into the gradients of the matrix that is both token embedding and output matrix. A forward and
+/// a backward of other micro-batches may run at the same time on two threads.
 class Stage : public ParameterGroup {
  public:
   /// `input` is the hidden states [b, L, H] of the previous stage; undefined on the first stage. Returns hidden states
@@ -76,8 +76,8 @@ class Stage : public ParameterGroup {
   void update_copies();
 
  protected:
-  /// `parameters` are as in ParameterGroup. `tied` are the leaves of the tied matrix that the stage uses. `compute` is
-  /// the type of hidden states; nothing: the parameters' type.
+  /// `parameters` are as in ParameterGroup. `tied` are the leaves of the tied matrix (parameter_group.h) that the stage
+  /// uses. `compute` is the type of hidden states; nothing: the parameters' type.
   explicit Stage(std::vector<Parameter> parameters, const TiedLeaves& tied = {},
                  std::optional<at::ScalarType> compute = std::nullopt);
 

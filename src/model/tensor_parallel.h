@@ -36,14 +36,15 @@ class TensorGroup {
   [[nodiscard]] const TensorPlace& place() const { return place_; }
   /// Returns whether each rank has only 1/T of the tokens outside of split layers (sequence parallelism).
   [[nodiscard]] bool cuts_tokens() const { return cuts_tokens_; }
-  /// Adds `values` (contiguous) over the ranks, in place, with the same bits on each. Blocks. All ranks call it in one
-  /// order.
+  /// Adds `values` (contiguous) over the ranks, in place, with the same bits on each. Blocks until all ranks have
+  /// called it.
   virtual void sum(const at::Tensor& values) = 0;
-  /// Returns [rank]: the `values` (contiguous) of each rank. They are valid until the next call. Blocks and is called
-  /// in one order, as sum().
+  /// Returns [rank]: the `values` (contiguous) of each rank. The tensors are valid until the next call. Blocks as sum()
+  /// does; all ranks make their calls of both in the same order.
   [[nodiscard]] virtual std::vector<at::Tensor> exchange(const at::Tensor& values) = 0;
-  /// Adds `values` [b, L, H] over the ranks, and returns the sums of this rank's share [b, L / T, H] of the tokens.
-  /// Returns an undefined tensor, without communication, if exchange() moves no more bytes; the caller then uses it.
+  /// Adds `values` [b, L, H] over the ranks, and returns the sums of this rank's tokens, [b, L / T, H]. Returns an
+  /// undefined tensor, without communication, if this would move as many bytes as exchange(); the caller then adds the
+  /// results of exchange() itself.
   [[nodiscard]] virtual at::Tensor sum_own_share(const at::Tensor& /*values*/) { return {}; }
 
  private:
@@ -74,12 +75,13 @@ class WholeTokens {
 [[nodiscard]] at::Tensor part_view(const at::Tensor& whole, const TensorCut& cut, const TensorPlace& place);
 /// Returns this rank's part of a whole tensor, with memory of its own.
 [[nodiscard]] at::Tensor local_part(const at::Tensor& whole, const TensorCut& cut, const TensorPlace& place);
-/// Returns the whole tensor of the ranks' parts, on every rank; `shape` is the shape of the whole tensor. Collective.
+/// Joins the ranks' parts (local_part()) to the whole tensor, on every rank; `shape` is the shape of the whole tensor.
+/// Collective.
 [[nodiscard]] at::Tensor gather_whole(const at::Tensor& part, const TensorCut& cut,
                                       const std::vector<std::int64_t>& shape, TensorGroup& group);
 
-/// Returns the ranks' parts side by side, on every rank: `size` elements in the dimension of the cut, in one block.
-/// Collective.
+/// Joins the ranks' parts in the dimension of the cut, on every rank, as if it had one block; the result has `size`
+/// elements in this dimension. Collective.
 [[nodiscard]] at::Tensor join_parts(const at::Tensor& part, const TensorCut& cut, std::int64_t size,
                                     TensorGroup& group);
 
@@ -93,14 +95,14 @@ class WholeTokens {
 /// Returns the input of layers that are split by columns: `own` by replicate_input() or, if the group cuts tokens, the
 /// tokens of all ranks.
 [[nodiscard]] at::Tensor enter_split(const at::Tensor& own, TensorGroup* group);
-/// Returns the output of a layer that is split by rows: the sum of all ranks' `part` [b, L, H], which may be
-/// overwritten. If the group cuts tokens, returns the sums of this rank's tokens only.
+/// Returns the output of a layer that is split by rows: the sum of all ranks' `part` [b, L, H]. May overwrite `part`.
+/// If the group cuts tokens, returns the sums of this rank's tokens only.
 [[nodiscard]] at::Tensor leave_split(const at::Tensor& part, TensorGroup* group);
 /// Applies a layer that is split by rows to this rank's columns of the input, and adds the results of all ranks
 /// (leave_split()); the bias is whole on every rank.
 [[nodiscard]] at::Tensor row_linear(const LinearInput& input, const Linear& layer, TensorGroup* group);
 
-/// Rows of the vocabulary on this rank.
+/// Rows of the embedding and the output matrix, one per token of the vocabulary, that this rank has.
 struct VocabularyPart {
   TensorGroup* group = nullptr;  ///< ranks that share the rows; null: this rank has all rows. Borrowed
   std::int64_t first = 0;        ///< first row on this rank

@@ -45,7 +45,8 @@ class TransformerStage : public Stage {
   [[nodiscard]] at::Tensor logits(const at::Tensor& hidden) const {
     return whole_scores(linear(final_states(hidden), output_), vocabulary());
   }
-  /// Returns BERT's scores of "B follows A" and "B does not", [b, 2]; the stage must have the head.
+  /// Returns BERT's scores of "B follows A" and "B does not", [b, 2]; undefined for other families. The stage must have
+  /// the head.
   [[nodiscard]] virtual at::Tensor sentence_logits(const at::Tensor& /*hidden*/) const { return {}; }
 
  protected:
@@ -53,8 +54,8 @@ class TransformerStage : public Stage {
 
   [[nodiscard]] const ModelConfig& config() const { return config_; }
   [[nodiscard]] const StageLayers& layers() const { return layers_; }
-  /// Returns, for each block of this stage, the prefix of its parameters' names: `family` and the index of the block in
-  /// the model.
+  /// Returns, for each block of this stage, the prefix of its parameters' names: `family`, such as `h.`, and then the
+  /// index of the block in the model.
   [[nodiscard]] std::vector<std::string> block_names(const std::string& family) const;
   /// Returns the parameter with this name; the stage must have it.
   [[nodiscard]] at::Tensor parameter(const std::string& name) const;
@@ -78,15 +79,15 @@ class TransformerStage : public Stage {
   [[nodiscard]] at::Tensor row_linear(const LinearInput& input, const Linear& layer) const {
     return chimera::row_linear(input, layer, tensor_);
   }
-  /// Returns make(from) as an input of linear layers of block `index`. At RecomputeLevel::Cheap, they keep only `from`
-  /// for backward, which makes the input again.
+  /// Returns make(from) as an input of linear layers of block `index`. At RecomputeLevel::Cheap, these layers keep only
+  /// `from`, and their backward calls `make` again.
   [[nodiscard]] LinearInput remade(std::size_t index, TensorVector from, const Remaking::Make& make) const;
   /// The same with a known value of make(from).
   [[nodiscard]] LinearInput remade(std::size_t index, at::Tensor value, TensorVector from,
                                    const Remaking::Make& make) const;
   /// Returns the number of query heads of this rank.
   [[nodiscard]] std::int64_t heads() const;
-  /// Returns the tokens that this rank has outside of split layers, of `count` tokens of a micro-batch or slice.
+  /// Returns which of the `count` tokens of each sequence, or slice, this rank has outside of split layers.
   [[nodiscard]] TensorRange own_tokens(std::int64_t count) const;
   /// Applies dropout() to hidden states of own_tokens(), [b, l, H].
   [[nodiscard]] at::Tensor token_dropout(const at::Tensor& hidden, Dropout masks, DropoutSite site) const;

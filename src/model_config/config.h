@@ -50,7 +50,7 @@ struct ModelOverrides {
 /// even, and rotary settings in range. Other families must not set Llama's fields.
 void require_valid(const ModelConfig& config);
 
-/// Throws ConfigError if a sequence is longer than the model's sliding window.
+/// Throws ConfigError if the model has a sliding window, and `sequence` (tokens) is longer.
 void require_within_window(const ModelConfig& config, std::int64_t sequence);
 
 /// Returns the fields of a model file as JSON, except `layers`, unset fields, and Llama's fields for other families.

@@ -37,16 +37,16 @@ struct Workload {
   std::int64_t compute_bytes = 4;     // bytes per element of hidden states: float32 4, float64 8, bfloat16 2
   std::int64_t weight_bytes = 4;      // bytes per element of weights and gradients
   std::int64_t optimizer_bytes = 8;   // bytes per parameter: AdamW's two moments in float32
-  std::optional<std::int64_t> matrix_optimizer_bytes = {};  // of matrices of blocks, if they have other state (Muon)
+  std::optional<std::int64_t> matrix_optimizer_bytes = {};  // the same for matrices of blocks, if it differs (Muon)
   std::int64_t iteration_bytes = 0;                         // bytes per element in Muon's iterations; 0: no Muon
   bool dropout = false;                                     // whether the dropout probability is above 0
   bool split_documents = false;                             // attention stays inside documents
   std::int64_t logits_of_chunk = kLogitsOfChunk;            // maximum number of logits in a chunk of the head
   std::int64_t slices = 1;  // parts of the sequence, each with ops of its own; at most `sequence`; causal models only
-  // Ranks that share each layer (tensor_cut.h). A footprint then has the bytes and parameters of the first of them, and
-  // the FLOPs of all together
+  // T, ranks that share each layer (tensor_cut.h). A footprint then has the bytes and parameters of the first of them,
+  // and the FLOPs of all together
   std::int64_t tensor_parallel = 1;
-  bool cuts_tokens = true;  // they also divide the tokens outside of split layers, if their number divides `sequence`
+  bool cuts_tokens = true;  // whether they also divide the tokens outside of split layers, if T divides `sequence`
   friend bool operator==(const Workload&, const Workload&) = default;
 };
 
@@ -59,13 +59,13 @@ struct LayerFootprint {
   double forward_flops = 0;
   double input_gradient_flops = 0;  // 0 for the embedding
   double weight_gradient_flops = 0;
-  double activations = 0;  // bytes kept from forward to backward, without its input
-  double deferred = 0;     // bytes kept from I to W for the weight gradient, without its input
+  double activations = 0;  // bytes kept from forward to backward, without the layer's input
+  double deferred = 0;     // bytes kept from I to W for the weight gradient, without the layer's input
 };
 
-/// Returns the footprint of a layer; of a block at a level of recomputation. Throws ConfigError if a number of the
-/// workload is not positive, if the sequence is too long for the model's positions or sliding window, or if it has
-/// fewer tokens than slices.
+/// Returns the footprint of a layer. `level` applies only to blocks. Throws ConfigError if a size in the workload is
+/// not positive, if the sequence is too long for the model's positions or sliding window, or if it has fewer tokens
+/// than slices.
 [[nodiscard]] LayerFootprint layer_footprint(const ModelConfig& config, LayerKind kind, const Workload& workload,
                                              RecomputeLevel level = RecomputeLevel::None);
 

@@ -18,13 +18,14 @@ enum class RecomputeLevel : std::uint8_t { None, Cheap, Attention, Full };
 template <>
 inline constexpr auto kNames<RecomputeLevel> = in_order<RecomputeLevel>("none", "cheap", "attention", "full");
 /// All levels but None. In a stage, the first blocks are at Full, then come blocks at Attention, at Cheap and at None:
-/// when backward reaches a block that it computes again as a whole, the activations of most others are freed.
+/// backward visits the last block first, so when it computes a whole block again, the activations of most others are
+/// freed.
 inline constexpr auto kRecomputeLevels =
     std::to_array({RecomputeLevel::Cheap, RecomputeLevel::Attention, RecomputeLevel::Full});
 
 /// Numbers of a stage's blocks at the levels above None.
 struct BlockLevels {
-  std::array<std::int64_t, 4> counts = {};  // [RecomputeLevel]; of None: 0
+  std::array<std::int64_t, 4> counts = {};  // [RecomputeLevel]; the element of None is 0
 
   /// Returns the numbers for `blocks` blocks at one level.
   [[nodiscard]] static BlockLevels at(RecomputeLevel level, std::int64_t blocks) {
@@ -32,7 +33,7 @@ struct BlockLevels {
     if (level != RecomputeLevel::None) levels[level] = blocks;
     return levels;
   }
-  /// Number of blocks at a level. Do not set that of None.
+  /// Returns the number of blocks at a level. Do not set the number of None.
   [[nodiscard]] std::int64_t& operator[](RecomputeLevel level) { return counts[static_cast<std::size_t>(level)]; }
   [[nodiscard]] std::int64_t operator[](RecomputeLevel level) const { return counts[static_cast<std::size_t>(level)]; }
   /// Returns the number of blocks at a level above None.
@@ -53,8 +54,8 @@ struct StageLayers {
   std::int64_t end_layer = 0;
   bool embedding = false;
   bool head = false;
-  BlockLevels levels = {};     // at most blocks() in all
-  std::int64_t on_device = 0;  // last blocks whose activations stay on the device if the stage is offloaded
+  BlockLevels levels = {};     // at most blocks() in total
+  std::int64_t on_device = 0;  // number of last blocks whose activations stay on the device if the stage is offloaded
   [[nodiscard]] std::int64_t blocks() const { return end_layer - first_layer; }
   friend bool operator==(const StageLayers&, const StageLayers&) = default;
 };

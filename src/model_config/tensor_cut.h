@@ -32,7 +32,7 @@ struct TensorCut {
 struct TensorPlace {
   std::int64_t rank = 0;         // its number among them, from 0
   std::int64_t ranks = 1;        // T, number of ranks
-  std::int64_t head_groups = 0;  // head_groups() of the model; 0: T divides its heads
+  std::int64_t head_groups = 0;  // head_groups() of the model; 0: heads are divided like other elements
 
   /// Returns this rank's share of `size` elements: ceil(size / T) elements in order; the last ranks may have fewer.
   [[nodiscard]] TensorRange share_of(std::int64_t size) const {
@@ -56,8 +56,8 @@ struct TensorPlace {
 /// is_cut().
 [[nodiscard]] std::optional<TensorCut> tensor_cut(std::string_view parameter);
 
-/// Returns whether T ranks divide the parameter. If T exceeds the heads of keys and values, each rank has all of these
-/// heads, and uses those of its queries.
+/// Returns whether T ranks divide the parameter. If T exceeds the heads of keys and values, their parameters are whole:
+/// each rank has all of these heads, and uses the heads that its queries need.
 [[nodiscard]] bool is_cut(const ParameterSpec& parameter, std::int64_t tensor_parallel);
 
 /// Returns the shape of a parameter's part on a rank.
@@ -67,16 +67,16 @@ struct TensorPlace {
 
 /// Returns whether each rank computes only a part of the gradient of a parameter that is whole on every rank, so that
 /// these gradients must be added over the T ranks once per step. These are the norms of queries and keys, which see
-/// only the heads of one rank. If ranks divide the tokens (`own_tokens`, sequence parallelism), they are all whole
-/// parameters except those of BERT's head, which sees all tokens.
+/// only the heads of one rank. If ranks divide the tokens (`own_tokens`, sequence parallelism), these are all
+/// parameters that are whole on every rank, except the parameters of BERT's head, which sees all tokens.
 [[nodiscard]] bool has_partial_gradient(std::string_view parameter, bool own_tokens);
 
-/// Returns the number of groups of heads that `tensor_parallel` (T) ranks divide: a head of keys and values with its
-/// queries is a group or, if T exceeds these heads, each query head.
+/// Returns the number of groups of heads that `tensor_parallel` (T) ranks divide. A group is a head of keys and values
+/// with its query heads. If T exceeds the heads of keys and values, each query head is a group.
 [[nodiscard]] std::int64_t head_groups(const ModelConfig& model, std::int64_t tensor_parallel);
 /// Returns why T ranks cannot share the model's layers; empty if they can. Every rank must get heads, a part of the
-/// feed-forward width, and tokens of the vocabulary, and must have queries of one head of keys and values if T exceeds
-/// these heads.
+/// feed-forward width, and tokens of the vocabulary. If T exceeds the heads of keys and values, all query heads of a
+/// rank must use the same one of them.
 [[nodiscard]] std::string find_split_error(const ModelConfig& model, std::int64_t tensor_parallel);
 /// Throws ConfigError with find_split_error(), if there is one, and the largest possible number below T.
 void require_divisible(const ModelConfig& model, std::int64_t tensor_parallel);

@@ -29,8 +29,9 @@ struct ContinuousProgram {
   [[nodiscard]] std::vector<Instruction> piece(std::size_t worker, std::int64_t step, std::int64_t first = 0) const;
 };
 
-/// Returns the program of `steps` steps of `step`, the asynchronous schedule of one step. Throws ConfigError if
-/// unroll() does, and if the micro-batches per update do not divide those of a step.
+/// Returns the program of `steps` steps of `step`, the asynchronous schedule of one step. Throws ConfigError as
+/// unroll() does, for example for too many ops, and if the micro-batches per update do not divide the micro-batches of
+/// a step.
 [[nodiscard]] ContinuousProgram lower_continuous(const Schedule& step, std::int64_t steps, LoweringOptions options);
 
 /// Returns `steps` repetitions of a step of N micro-batches: step k has micro-batches k N .. k N + N - 1.
@@ -51,7 +52,7 @@ struct ContinuousProgram {
 /// updates before it in the worker's list.
 ///
 /// Requires a schedule that check() accepts. Throws ConfigError if `steps` is not positive, there are more than kMaxOps
-/// ops, or the schedule is asynchronous with several replicas of the model.
+/// (10^8) ops, or the schedule is asynchronous with several replicas of the model.
 [[nodiscard]] Schedule unroll(const Schedule& step, std::int64_t steps);
 
 /// Returns the number of steps in flight at once: 1 if the schedule is synchronous, else S / N (stages / micro-batches
