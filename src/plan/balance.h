@@ -30,11 +30,11 @@ struct Balance {
   double least = 0;                  // minimum of `slowest` over all cuts that fit in memory
   double makespan = 0;               // of this partition
   double even_makespan = std::numeric_limits<double>::infinity();  // of the even cut; infinity if it does not fit
-  bool exact = true;  // whether `least` is proven: the search ended before its step limit
+  bool exact = true;  // whether `least` is proven; false if the search reached its limit of 300,000 steps
 };
 
-/// Returns `options` with fewer `candidates` and `steps`, so that the simulations of each process at most about `ops`
-/// ops.
+/// Returns `options` with fewer `candidates` and `steps`, so that simulating all candidates, and then simulating all
+/// improvements, takes at most about `ops` simulated ops each.
 [[nodiscard]] BalanceOptions limit_ops(BalanceOptions options, const Schedule& schedule, std::int64_t ops);
 
 /// Returns the best cut found for the schedule's placement, or nothing if no cut fits in memory.
@@ -57,7 +57,7 @@ struct PartitionProblem {
   const ModelConfig& model;
   Workload workload;                                        // of a micro-batch before any halving or slicing
   bool recompute = false;                                   // all stages recompute
-  double flops_per_byte = 0;                                // of the device, for flop_loads()
+  double flops_per_byte = 0;                                // FLOPs in the time of moving a byte, for flop_loads()
   std::optional<ModelLoads> loads = {};                     // by a machine profile; empty: flop_loads()
   double memory = std::numeric_limits<double>::infinity();  // bytes per worker, for PartitionRule::Auto
 };

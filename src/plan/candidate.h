@@ -35,7 +35,7 @@ struct PlanProblem {
   std::int64_t workers = 1;     // ranks of the run, P = W D T of a Candidate
   std::int64_t mini_batch = 1;  // sequences per step over all workers
   double memory_bytes = 0;      // bytes of memory per rank
-  std::string network = {};     // --network, which `machine` has already; empty: as in its profile
+  std::string network = {};     // --network, already applied to `machine`; empty: links of its profile
   Workload workload;            // sequence length, types, ...; the micro-batch size is ignored
   AllReducePlacement sync = AllReducePlacement::EagerOpt;  // --sync: when all-reduces of gradients start
   bool blocking_sends = false;   // whether a worker waits until each message that it sends has arrived
@@ -55,9 +55,9 @@ struct Candidate {
   std::set<StageId> recompute = {};
   std::set<StageId> offload = {};
   bool shard_optimizer = false;     // as PlanProblem::shard_optimizer, which holds for all candidates
-  StageChoice blocks = {};          // Blocks that recompute (StageChoice::counts_blocks()); then no stage does
-  StageChoice offload_blocks = {};  // Counted: only these blocks of `offload`
-  ReplicaLayout replica_layout = ReplicaLayout::Near;
+  StageChoice blocks = {};          // Blocks that recompute, if counts_blocks(); `recompute` is then empty
+  StageChoice offload_blocks = {};  // If Counted: only these blocks of the stages in `offload`
+  ReplicaLayout replica_layout = ReplicaLayout::Near;  // Near: copies of a worker have adjacent ranks
 };
 
 /// Returns a short description that omits defaults: `chimera W 8 x D 4, 8 micro-batches of 8`.

@@ -10,10 +10,10 @@ namespace chimera {
 
 /// Measured times between two nodes, in seconds and bytes.
 struct NodeLinks {
-  LinkTimes messages;        ///< point-to-point messages
-  LinkTimes sums;            ///< all-reduces
-  double transfers = 0;      ///< Contention::node_transfers: slowdown per other transfer; 1: they divide the rate
-  LinkTimes copies = {};     ///< CPU time of a message at each end (MachineProfile::node_message_copy)
+  LinkTimes messages;     ///< point-to-point messages
+  LinkTimes sums;         ///< all-reduces
+  double transfers = 0;   ///< Contention::node_transfers: slowdown per simultaneous transfer; 1: they divide the rate
+  LinkTimes copies = {};  ///< CPU time of a message at each end (MachineProfile::node_message_copy)
   double step_overhead = 0;  ///< seconds of the collective over both nodes at the end of a step
   std::string source;        ///< text that says how and on which machine they were measured
   friend bool operator==(const NodeLinks&, const NodeLinks&) = default;
@@ -26,13 +26,15 @@ struct NodeLinks {
 
 /// Returns JSON that node_links_from_json() reads back to the same value.
 [[nodiscard]] std::string to_json(const NodeLinks& links);
-/// Reads links from `text`; error messages name `source`. Throws ConfigError as machine_from_json() does.
+/// Reads links from `text`; error messages name `source`. Throws ConfigError if a field is missing, unknown or out of
+/// range.
 [[nodiscard]] NodeLinks node_links_from_json(const std::string& text, const std::string& source);
 
 /// Merges profiles of several nodes for plans over all of them. Layers measured by several profiles get the mean time
 /// and the largest spread. Links within nodes, update time and overheads are means; memory is the minimum. Links
-/// between nodes come from the last profile whose two kinds of links differ; without such a profile they equal the
-/// links within. Throws ConfigError for fewer than two profiles, or if nodes differ in cores, threads or workers.
+/// between nodes come from the last profile in which they differ from the links within nodes. If there is no such
+/// profile, they equal the merged links within nodes. Throws ConfigError for fewer than two profiles, or if nodes
+/// differ in cores, threads or workers.
 [[nodiscard]] MachineProfile merge_machines(const std::vector<MachineProfile>& machines);
 
 }  // namespace chimera

@@ -13,7 +13,7 @@ struct KernelSeconds {
   double products = 0;
   double attention = 0;  // scores and weighted means of values
   double bytes = 0;      // traffic of all other kernels
-  double launches = 0;   // by which the host takes longer than the device
+  double launches = 0;   // by which launching takes the host longer than running takes the device
   [[nodiscard]] double all() const { return products + attention + bytes + launches; }
   KernelSeconds& operator+=(const KernelSeconds& other);
 };
@@ -25,7 +25,8 @@ struct DeviceTime {
   KernelSeconds weight_gradient = {};
 };
 
-/// Returns the time of a layer, for all slices of a micro-batch together.
+/// Returns the time of a layer, for all slices of a micro-batch together. The machine must have a DeviceModel
+/// (MachineProfile::has_device()).
 ///
 /// A product of m x k and k x n matrices runs at a fraction of the peak that is smaller for small m, k or n
 /// (DeviceModel::product_size). Attention of causal models skips half of the scores, and its backward has five

@@ -19,7 +19,7 @@ struct GivenConfiguration {
   std::vector<std::int64_t> micro_batch_sizes = {};  // b
   std::vector<std::int64_t> pipelines = {};          // --pipelines; if not empty, excludes schedules without this flag
   std::vector<std::int64_t> chunks = {};             // --chunks; likewise
-  std::vector<std::int64_t> tensor_parallel = {1};   // T; empty: every T without a find_split_error()
+  std::vector<std::int64_t> tensor_parallel = {1};   // T; empty: every T that can divide the model
   // Slices of a micro-batch. Empty: 1, and for causal models and D > 1 also 2, 4, 8 and 16 with at least 128 tokens a
   // slice
   std::vector<std::int64_t> slices = {1};
@@ -49,7 +49,7 @@ struct PlanOptions {
   bool may_shard = false;      // whether to try a sharded optimizer if memory is short
   bool recompute_all = false;  // whether to recompute all stages if memory requires any recomputation
   std::int64_t top = 10;       // number of best candidates to return; 0: all, without pruning
-  std::function<void(std::int64_t tried)> progress = {};  // called before each candidate
+  std::function<void(std::int64_t tried)> progress = {};  // called before each candidate; `tried` counts it
 };
 
 /// Returns the names of all schedules that update once per step, 1f1b first.
@@ -57,10 +57,10 @@ struct PlanOptions {
 
 /// Returns all candidates that `options` allow. The workers of a pipeline (D) divide P/T and are at most as many as
 /// layers. The data-parallel groups (W) divide the mini-batch, and micro-batches divide the samples of a group. A
-/// schedule is listed with every value of its parameters that its generator proposes (SupportedAxis::planned) and
-/// accepts (Generator::find_shape_error). Both replica layouts are listed if D and W exceed 1 and a node holds several
-/// but not all workers. D = 1 (data parallelism) is listed once, because all schedules are then equal. Candidates have
-/// at most 2^21 ops. The planner chooses their recomputation later.
+/// schedule is listed with every value of its parameters that its generator proposes (SupportedAxis::planned in
+/// generate/generator.h) and accepts (Generator::find_shape_error). Both replica layouts are listed if D and W exceed 1
+/// and a node holds several but not all workers. D = 1 (data parallelism) is listed once, because all schedules are
+/// then equal. Candidates have at most 2^21 ops. The planner chooses their recomputation later.
 ///
 /// Throws ConfigError, with a proposal, if there is no candidate. Also throws it if the model or the sequence cannot be
 /// cut into the given slices.

@@ -1,8 +1,8 @@
 #pragma once
 
-// Time and memory of each layer, the input of balance() (balance.h). It assigns consecutive layers to stages; the load
-// of a stage is the sum over its layers. Times come from FLOPs and bytes, or from a machine profile. The ops of a stage
-// are the forward (F), and a whole backward (B) or its two halves: input gradient (I) and weight gradient (W).
+// Time and memory of each layer, the input of balance() (balance.h), which assigns consecutive layers to stages; the
+// load of a stage is the sum over its layers. Times come from FLOPs and bytes, or from a machine profile. The ops of a
+// stage are the forward (F), and a whole backward (B) or its two halves: input gradient (I) and weight gradient (W).
 
 #include <compare>
 
@@ -57,7 +57,8 @@ struct ModelLoads {
                                     bool recompute = false);
 
 /// Returns the loads of a user's own layers (OwnLayer in candidate.h) for micro-batches of `micro_batch_size` samples.
-/// `scale` is Schedule::micro_batch_scale. All activations are kept until W.
+/// `scale` is Schedule::micro_batch_scale, the size of the schedule's micro-batches relative to `micro_batch_size`. All
+/// activations are kept until W.
 [[nodiscard]] ModelLoads own_loads(const std::vector<OwnLayer>& layers, std::int64_t micro_batch_size, double scale);
 
 }  // namespace chimera

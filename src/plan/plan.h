@@ -21,7 +21,7 @@ enum class PlanRule : std::uint8_t { Simulation, Paper };
 template <>
 inline constexpr auto kNames<PlanRule> = in_order<PlanRule>("simulation", "paper");
 
-/// Relative difference of step times below which two layouts on one machine tie: about the error of their ratio. The
+/// Relative difference of step times below which two candidates on one machine tie: about the error of their ratio. The
 /// error of absolute times is larger, but has the same sign for all rows.
 inline constexpr double kTie = 0.03;
 
@@ -33,8 +33,8 @@ struct RankedCandidate {
 
 /// Result of the planner.
 struct Plan {
-  // The best candidates that fit in memory. First those that tie with the fastest, the one with most room first; then
-  // the others, fastest first.
+  // The best candidates that fit in memory. First those that tie with the fastest, in ascending order of peak memory;
+  // then the others, fastest first.
   std::vector<RankedCandidate> ranked;
   std::int64_t tied = 0;        // number of rows of `ranked` that tie with the fastest, itself included
   std::int64_t considered = 0;  // number of all candidates
@@ -43,11 +43,11 @@ struct Plan {
 };
 
 /// Ranks the candidates of the problem by simulated step time, and returns the `top` best (PlanOptions::top). Each
-/// candidate recomputes (blocks_to_recompute, stages_to_recompute: the faster) or offloads (blocks_to_offload) as
-/// little as its memory requires. If PlanOptions::partition is Balanced, also tries balanced partitions for the best
-/// max(40, `top`) candidates, and keeps each that is faster. With PlanOptions::may_shard, candidates that do not fit,
-/// or recompute or offload, are also tried with a sharded optimizer. Throws ConfigError, with the memory that would
-/// suffice, if no candidate fits.
+/// candidate recomputes (blocks_to_recompute or stages_to_recompute in worker_memory.h: the faster) or offloads
+/// (blocks_to_offload) as little as its memory requires. If PlanOptions::partition is Balanced, also tries balanced
+/// partitions for the best max(40, `top`) candidates, and keeps each that is faster. With PlanOptions::may_shard,
+/// candidates that do not fit, or recompute or offload, are also tried with a sharded optimizer. Throws ConfigError,
+/// with the memory that would suffice, if no candidate fits.
 [[nodiscard]] Plan make_plan(Predictor& predictor, const PlanOptions& options);
 
 /// Returns a Pareto front of step time and memory: the best candidate in the problem's memory, then the best that needs
@@ -59,6 +59,7 @@ struct Plan {
 /// number of stages D, `--scale direct` and whole backwards. For each D, the micro-batch size is the largest power of
 /// two that fits in memory with D micro-batches in flight. Recomputes only if a micro-batch of one sequence does not
 /// fit. Plan::ranked has the `top` best (0: all) by equation 1; Plan::too_large is the number of D that do not fit.
+/// Throws ConfigError if no D divides the workers, or none fits.
 [[nodiscard]] Plan plan_by_paper_rule(Predictor& predictor, std::int64_t top = 0);
 
 }  // namespace chimera

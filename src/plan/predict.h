@@ -1,7 +1,8 @@
 #pragma once
 
-// Predicts step time and memory of a candidate (candidate.h) by simulation. For schedules whose generator has a
-// PaperModel (generate/generator.h), also predicts the step time by equation 1 of the Chimera paper (equation_one.h).
+// Predicts step time and memory of a candidate (candidate.h) by simulation (src/simulate). For schedules whose
+// generator has a PaperModel (generate/generator.h), also predicts the step time by equation 1 of the Chimera paper
+// (equation_one.h).
 //
 //     Candidate --> schedule, partition, StageModel (PlannedSchedule) --> simulate() and explain() --> Prediction
 //
@@ -29,7 +30,7 @@ struct Prediction {
   std::vector<double> worker_bubble;                  // [worker]: fraction of the step in which it is idle
   bool fits = true;                                   // whether peak_memory_bytes fits in the problem's memory
   double busy_seconds = 0;                            // mean time in ops over workers, including recomputation
-  std::array<double, kIdleCauses> idle_seconds = {};  // mean idle time over workers, by cause
+  std::array<double, kIdleCauses> idle_seconds = {};  // mean idle time over workers, by IdleCause (timeline.h)
   std::optional<EquationOne> paper;                   // result of equation 1; nothing without a PaperModel
 };
 
@@ -56,8 +57,8 @@ class Predictor {
   }
   /// Replaces the problem's machine; keeps the cached schedules.
   void set_machine(const MachineProfile& machine) { problem_.machine = machine; }
-  /// Builds schedule, partition and costs. Throws ConfigError if the schedule does not accept the shape, or the model
-  /// has fewer layers than stages.
+  /// Builds schedule, partition and costs. Throws ConfigError if the schedule does not accept the shape, the model has
+  /// fewer layers than stages, or the machine has no times for a layer.
   [[nodiscard]] PlannedSchedule prepare(const Candidate& candidate);
   /// Prepares and simulates a step.
   [[nodiscard]] Prediction predict(const Candidate& candidate) { return predict(prepare(candidate), candidate); }

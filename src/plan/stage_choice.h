@@ -31,7 +31,7 @@ inline constexpr auto kNames<StageRule> = in_order<StageRule>("none", "cheap", "
 struct StageChoice {
   StageRule rule = StageRule::None;
   std::set<StageId> stages = {};         // for Listed: at least one; else empty
-  std::vector<BlockLevels> counts = {};  // for Counted: one for every stage, or [stage]; else empty
+  std::vector<BlockLevels> counts = {};  // for Counted: one element for all stages, or [stage]; else empty
   /// Whether the choice is about blocks instead of whole stages.
   [[nodiscard]] bool counts_blocks() const {
     return rule == StageRule::Cheap || rule == StageRule::Attention || rule == StageRule::Counted;
@@ -43,7 +43,7 @@ struct StageChoice {
 struct StageFlag {
   std::string name;                // in messages
   std::vector<std::string> rules;  // names of the rules that it accepts
-  bool moves = false;              // whether stages with counted blocks are selected, too
+  bool moves = false;              // whether resolve_stages() also returns stages with counted blocks
 };
 
 inline const StageFlag kRecomputeFlag{.name = "--recompute", .rules = names_of<StageRule>()};
@@ -59,9 +59,9 @@ inline const StageFlag kOffloadFlag{.name = "--offload", .rules = {"none", "full
 /// Returns the shortest choice of these stages: `none`, `full` or a list.
 [[nodiscard]] StageChoice stage_choice(const std::set<StageId>& stages, std::int64_t num_stages);
 
-/// Sets the levels of the stages' blocks; to None if `choice` is about whole stages. A number for every stage is
-/// limited to the blocks of each. Throws ConfigError if a list has not one number for each stage, or a stage has fewer
-/// blocks.
+/// Sets the levels of the stages' blocks; to None if `choice` is about whole stages. If `choice` has one element for
+/// all stages, a stage with fewer blocks uses all its blocks. Throws ConfigError if it has neither one element nor one
+/// per stage, or an element for a single stage exceeds its blocks.
 void set_levels(std::vector<StageLayers>& partition, const StageChoice& choice);
 
 /// Sets which blocks of offloaded stages stay on the device: with counts, all but the first ones of each stage; else
@@ -71,10 +71,10 @@ void set_on_device(std::vector<StageLayers>& partition, const StageChoice& offlo
 /// Returns stages 0 to `count` - 1.
 [[nodiscard]] std::set<StageId> all_stages(std::int64_t count);
 
-/// Returns the stages that `choice` selects from the `num_stages` stages of a schedule. Of choices about blocks: none,
-/// or for StageFlag::moves those with blocks. Calls `automatic` for the rule Auto. Throws ConfigError for a stage that
-/// does not exist, and for a rule that the flag does not accept: `--offload 4: expected none, full, auto, or stages of
-/// 0 to 3 such as 0,1`.
+/// Returns the stages that `choice` selects from the `num_stages` stages of a schedule. For a choice about blocks,
+/// returns no stages or, with StageFlag::moves, the stages with counted blocks. Calls `automatic` for the rule Auto.
+/// Throws ConfigError for a stage that does not exist, and for a rule that the flag does not accept: `--offload 4:
+/// expected none, full, auto, or stages of 0 to 3 such as 0,1`.
 [[nodiscard]] std::set<StageId> resolve_stages(const StageChoice& choice, const StageFlag& flag,
                                                std::int64_t num_stages,
                                                const std::function<std::set<StageId>()>& automatic);

@@ -2,9 +2,9 @@
 
 // Costs of messages and all-reduces between a candidate's ranks. Ranks fill the nodes of the machine in order, so the
 // replica layout (near or far, schedule/rank_layout.h) decides which messages and all-reduces leave a node. Links
-// between nodes have other times than links within a node. Each link has a latency alpha and a time per byte beta
-// (LinkTimes in machine.h). stage_model.cc makes a StageLinks for a candidate, and adds its costs to the times of
-// layers.
+// between nodes have other times than links within a node. Each link has a latency alpha, a time per byte beta, and a
+// burst, the bytes that an idle link passes without that time (LinkTimes in machine.h). stage_model.cc makes a
+// StageLinks for a candidate, and adds its costs to the times of layers.
 
 #include <algorithm>
 #include <map>
@@ -122,6 +122,7 @@ class StageLinks {
     for (std::size_t boundary = 0; boundary < near.size(); ++boundary) near[boundary] = is_near(boundary);
     return near;
   }
+  /// Sets LinkCosts::seconds, with beta of the links within a node at boundaries that lie within a node.
   void take_near_links(LinkCosts& costs) const {
     std::vector<double> seconds = costs.times();
     bool any = false;
@@ -140,8 +141,8 @@ class StageLinks {
     return std::ranges::all_of(counts, [&](const auto& node) { return node.second == first; }) ? first : 1;
   }
   /// Returns the fraction of an all-reduce's time that summing gradients takes. With a sharded optimizer, only the
-  /// reduce-scatter sums gradients; the all-gather comes after the update, and takes as long. Second shards need all
-  /// sums.
+  /// reduce-scatter sums gradients; the all-gather comes after the update, and takes as long. If two ranks update each
+  /// shard (PlanProblem::second_shards), the ranks need all sums.
   [[nodiscard]] double share_of_all_reduce() const {
     return (problem_.shard_optimizer || candidate_.shard_optimizer) && !problem_.second_shards ? 0.5 : 1;
   }

@@ -17,7 +17,7 @@
 
 namespace chimera {
 
-/// Bytes that a block at a level of recomputation keeps less, and time that its backward takes more, per full
+/// Bytes of activations that a block saves at a level of recomputation, and extra time of its backward, per full
 /// micro-batch. Without a machine, the time is in FLOPs.
 struct BlockSaving {
   double freed = 0;
@@ -33,7 +33,7 @@ struct StageModel {
   std::array<BlockSaving, 4> savings = {};  // [RecomputeLevel]; all 0 for a user's own layers
   std::vector<double> gathers = {};    // [S]: part of the update times in `costs`: all-gathers of sharded parameters
   double step_seconds = 0;             // seconds of overhead per step; not the time of a step
-  double reserved_bytes = 0;           // of each worker's memory, beside its tensors
+  double reserved_bytes = 0;           // bytes of each worker's memory that hold no tensors
   NodePlacement nodes = {};            // Empty: all workers are on one node
   double computing_share_of_sums = 1;  // fraction of the all-reduces' time that uses cores, 0 to 1
 };
@@ -44,11 +44,11 @@ struct StageModel {
 /// Ranks are numbered as in RankLayout and fill the nodes in order. Messages between stages s and s+1 use the links
 /// between nodes if, in any replica or data-parallel group, their workers are on different nodes. If this is so for any
 /// pair of stages, all messages get the alpha (latency) of these links. An all-reduce uses them if its workers are on
-/// several nodes. The T workers of a stage have consecutive ranks and divide its costs (tensor_parallel.h). If the
-/// optimizer is sharded, the copies of a stage each update an equal part of it, and the reduce-scatter of gradients and
-/// the all-gather of parameters each take half the time of an all-reduce. With the optimizer Muon, the time of an
-/// update includes the Newton-Schulz iterations of the copy that has most of them, and the all-gather of their results.
-/// Throws ConfigError if the profile lacks times for a layer, or the workload does not fit the model.
+/// several nodes. The T ranks of a worker have consecutive numbers and divide its costs (tensor_parallel.h). If the
+/// optimizer is sharded, the ranks that hold a stage each update an equal part of it, and the reduce-scatter of
+/// gradients and the all-gather of parameters each take half the time of an all-reduce. With the optimizer Muon, the
+/// time of an update includes the Newton-Schulz iterations of the rank that has most of them, and the all-gather of
+/// their results. Throws ConfigError if the profile lacks times for a layer, or the workload does not fit the model.
 [[nodiscard]] StageModel stage_model(const PlanProblem& problem, const Candidate& candidate, const Schedule& schedule,
                                      const std::vector<StageLayers>& partition);
 
@@ -63,7 +63,7 @@ struct StageModel {
 
 /// Returns a StageModel in which only the bytes are set, and no times. `partition` has the levels of blocks. Slices are
 /// those of balanced_slices() (model_config/footprint.h). `workload` describes a full micro-batch. `flops_per_byte`:
-/// FLOPs in the time of a moved byte, for `savings`.
+/// FLOPs in the time of moving a byte, for `savings`.
 [[nodiscard]] StageModel stage_bytes(const ModelConfig& model, const std::vector<StageLayers>& partition,
                                      const Schedule& schedule, Workload workload,
                                      double flops_per_byte = kFlopsPerByteOfCpu);

@@ -10,16 +10,19 @@
 
 namespace chimera {
 
-/// Returns whether T ranks divide the tokens between split layers.
+/// Returns whether T ranks divide the tokens between split layers (sequence parallelism): Workload::cuts_tokens is set,
+/// and T divides the sequence.
 [[nodiscard]] bool divides_tokens(const Workload& workload, std::int64_t tensor_parallel);
 
-/// Returns whether the profile has the seconds of exchanges inside ops (MachineProfile::op_sum) for T ranks.
+/// Returns whether the profile has the seconds of exchanges inside ops (MachineProfile::op_sum) for T ranks: they were
+/// measured, and T > 1 ranks fit on a node.
 [[nodiscard]] bool has_op_sums(const MachineProfile& machine, std::int64_t tensor_parallel);
 
-/// Returns the seconds of a layer's ops on each of the T ranks, without all-reduces. If the profile has a layer that
-/// was measured with this T and is near enough (has_layer_as_near()), its times are returned. Otherwise the layer's
-/// time is a constant plus a time per sequence, which follow from the times of micro-batches of the workload's size and
-/// of twice this size. Only the time per sequence is divided by T. The result is at least 1/T of the layer's time.
+/// Returns the seconds of a layer's ops on each of the T ranks, without all-reduces. If the profile has a DeviceModel,
+/// or a layer that was measured with this T and is as near to `model` as its nearest whole layer (has_layer_as_near()),
+/// the times are layer_time() for T. Otherwise the layer's time is a constant plus a time per sequence, which follow
+/// from the times of micro-batches of the workload's size and of twice this size. Only the time per sequence is divided
+/// by T. The result is at least 1/T of the layer's time.
 [[nodiscard]] LayerTime split_layer_time(const MachineProfile& machine, const ModelConfig& model, LayerKind kind,
                                          const Workload& workload, std::int64_t tensor_parallel);
 
@@ -32,7 +35,8 @@ namespace chimera {
 [[nodiscard]] LayerTime tensor_sums(const MachineProfile& machine, const ModelConfig& model, LayerKind kind,
                                     const Workload& workload, std::int64_t tensor_parallel);
 
-/// Returns the seconds in which T workers gather `count` matrices of `bytes` together, which they divide.
+/// Returns the seconds in which T ranks all-gather `count` matrices that they divide, for the optimizer Muon. `bytes`
+/// is the total size of the whole matrices.
 [[nodiscard]] double tensor_gather_seconds(const MachineProfile& machine, double bytes, double count,
                                            std::int64_t tensor_parallel);
 

@@ -15,8 +15,8 @@ struct TrainFlag {
   std::variant<std::string, std::int64_t, bool> value;
 };
 
-/// Returns the flags that run the candidate, without the flags of model, data and workload. The value of `recompute` is
-/// never `auto`.
+/// Returns the flags that run the candidate, without the flags of model, data and workload. The flag `recompute` lists
+/// the candidate's stages or blocks; it is never `auto`.
 [[nodiscard]] std::vector<TrainFlag> train_flags(const PlanProblem& problem, const Candidate& candidate);
 
 /// Returns the value as on a command line; "true" or "false" for a flag without value.
@@ -25,7 +25,7 @@ struct TrainFlag {
 /// Returns words of a command line, in which a false flag is left out: `--stages 4 --shard-optimizer`.
 [[nodiscard]] std::vector<std::string> to_words(const std::vector<TrainFlag>& flags);
 
-/// Returns TOML for `chimera train --config`, below the lines of `comment`.
+/// Returns TOML for `chimera train --config`. Each line of `comment` comes first, as a TOML comment.
 [[nodiscard]] std::string to_toml(const std::vector<TrainFlag>& flags, const std::string& comment);
 
 }  // namespace chimera

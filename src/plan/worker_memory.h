@@ -2,9 +2,10 @@
 
 // Peak memory of workers, and the choice of stages to recompute or offload so that the peak fits in memory. There are
 // two estimates of the peak. peaks_by_order() needs no simulation: it visits a worker's ops in order, adds the bytes
-// that each op keeps and subtracts the bytes that it frees. worker_peaks() uses the timeline of a simulation.
-// stages_to_recompute() chooses stages by peaks_by_order(), blocks_to_recompute() levels of blocks, blocks_to_offload()
-// both. choose_stages() returns the choices of a training run for its flags --recompute, --offload and --memory.
+// that each op keeps and subtracts the bytes that it frees. worker_peaks() uses the timeline of a simulation. By
+// peaks_by_order(), stages_to_recompute() chooses whole stages, blocks_to_recompute() the levels of single blocks, and
+// blocks_to_offload() stages and then blocks. choose_stages() returns the choices of a training run for its flags
+// --recompute, --offload and --memory.
 
 #include "plan/stage_choice.h"
 #include "plan/stage_model.h"
@@ -33,24 +34,26 @@ namespace chimera {
                                                const Timeline& timeline, const Explanation& explanation);
 
 /// Returns stages to recompute so that peaks_by_order() is at most `memory_bytes` on every worker. For one worker after
-/// another, adds the stage that saves most until the worker fits. Returns an empty set if none is needed, and no value
-/// if recomputing all stages does not suffice.
+/// another, adds the stage that saves most until the worker fits. Returns an empty set if every worker fits without
+/// recomputation, and no value if recomputing all stages does not suffice.
 [[nodiscard]] std::optional<std::set<StageId>> stages_to_recompute(const Schedule& schedule, const StageModel& model,
                                                                    double memory_bytes);
 
-/// Makes the StageModel of a partition whose blocks have other levels.
+/// Function that makes the StageModel of the run for a partition, which may have other levels of recomputation or other
+/// StageLayers::on_device than the last.
 using ModelOfPartition = std::function<StageModel(const std::vector<StageLayers>&)>;
 
-/// Returns the blocks to recompute, without whole stages, so that peaks_by_order() is at most `memory_bytes` on every
-/// worker: for one worker after another, the levels of its stages' blocks that take the least time, counted over the
-/// ops of the worker, by the bytes of its micro-batches in flight (StageModel::savings). The rule is None if all fit
-/// without. Returns no value if no levels suffice.
+/// Returns the levels of blocks (StageRule::Counted) at which peaks_by_order() is at most `memory_bytes` on every
+/// worker; StageRule::None if this holds without recomputation; no value if no levels suffice. For one worker after
+/// another, takes the levels that free enough bytes (StageModel::savings times the worker's micro-batches in flight)
+/// and cost the least time in its ops.
 [[nodiscard]] std::optional<StageChoice> blocks_to_recompute(const Schedule& schedule,
                                                              std::vector<StageLayers> partition, double memory_bytes,
                                                              const ModelOfPartition& model);
 
-/// Returns what to offload if the stages in `recompute` are recomputed: stages as stages_to_recompute() chooses them,
-/// and of each as few blocks as memory allows.
+/// Returns what to offload if the stages in `recompute` are recomputed. Adds stages as stages_to_recompute() does, and
+/// then offloads as few blocks of each stage as memory allows. Returns no value if offloading all stages does not
+/// suffice.
 [[nodiscard]] std::optional<StageChoice> blocks_to_offload(const Schedule& schedule, std::vector<StageLayers> partition,
                                                            const std::set<StageId>& recompute, double memory_bytes,
                                                            const ModelOfPartition& model);
@@ -59,7 +62,7 @@ using ModelOfPartition = std::function<StageModel(const std::vector<StageLayers>
 struct StageRequest {
   StageChoice recompute;
   StageChoice offload;
-  double memory_gib = 0;  // of a worker, for `auto`; 0: not given
+  double memory_gib = 0;  // memory of a worker, for `auto`; 0: not given
 };
 
 /// Stages of a run that recompute or offload activations.
@@ -70,10 +73,10 @@ struct ChosenStages {
   StageChoice offload_blocks = {};  // for set_on_device()
 };
 
-/// Returns the stages of a training run, and the blocks that recompute. For `auto`, blocks recompute or, if this does
-/// not suffice, whole stages, until every worker fits in memory; only then is `model` called. Throws ConfigError as
-/// resolve_stages() does. Also throws it if `auto` is given without --memory or for both flags, and if the workers do
-/// not fit even with all stages.
+/// Returns the stages of a training run, and the blocks that recompute. With --recompute auto, blocks recompute or, if
+/// this does not suffice, whole stages, until every worker fits in memory. Calls `model` only if a flag is `auto`.
+/// Throws ConfigError as resolve_stages() does. Also throws it if `auto` is given without --memory or for both flags,
+/// and if a worker does not fit even if all stages recompute or offload.
 [[nodiscard]] ChosenStages choose_stages(const StageRequest& request, const Schedule& schedule,
                                          const std::vector<StageLayers>& partition, const ModelOfPartition& model);
 
