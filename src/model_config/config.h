@@ -11,7 +11,8 @@
 
 namespace chimera {
 
-/// Replacements for fields of a configuration. `hidden` also sets feed_forward to 4 * hidden (Llama: 3 * hidden).
+/// Replacements for fields of a configuration; empty: unchanged. `hidden` also sets feed_forward to 4 * hidden (Llama:
+/// 3 * hidden).
 struct ModelOverrides {
   std::optional<std::int64_t> layers = {};
   std::optional<std::int64_t> hidden = {};

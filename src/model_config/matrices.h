@@ -1,9 +1,9 @@
 #pragma once
 
 // The matrices that the optimizer Muon (engine/muon.h) updates: the weights of linear layers in blocks. A matrix has
-// the shape out x in. A stored parameter may be the transpose of its matrix (GPT-2 stores in x out), or hold several
-// matrices (GPT-2's queries, keys and values). Muon updates each matrix separately, so a run does not depend on how a
-// model stores its matrices. By family, where N is the number of the block:
+// the shape out x in (outputs and inputs of its layer). A stored parameter may be the transpose of its matrix (GPT-2
+// stores in x out), or hold several matrices (GPT-2's queries, keys and values). Muon updates each matrix separately,
+// so a run does not depend on how a model stores its matrices. By family, where N is the number of the block:
 //
 //   GPT-2   h.N: attn.c_attn (three matrices), attn.c_proj, mlp.c_fc, mlp.c_proj, all transposed
 //   BERT    bert.encoder.layer.N: query, key, value and the three dense

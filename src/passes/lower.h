@@ -70,7 +70,7 @@ struct LoweringOptions {
   std::int64_t steps = 1;        // Steps of an unrolled asynchronous schedule; divides its micro-batches
 };
 
-/// Returns the program of a schedule, by the rules at the head of this file. Lost workers have no instructions.
+/// Returns the program of a schedule, by the rules above. Workers that hold no stage (lost ones) have no instructions.
 /// Requires a schedule that check() (check/check_schedule.h) accepts. Throws ScheduleError if its ops wait in a cycle.
 [[nodiscard]] Program lower(const Schedule& schedule, const LoweringOptions& options = {});
 

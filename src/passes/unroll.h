@@ -51,8 +51,8 @@ struct ContinuousProgram {
 /// Weight versions follow Schedule::updates over the whole run. The newest version of a forward is the number of
 /// updates before it in the worker's list.
 ///
-/// Requires a schedule that check() accepts. Throws ConfigError if `steps` is not positive, there are more than kMaxOps
-/// (10^8) ops, or the schedule is asynchronous with several replicas of the model.
+/// Requires a schedule that check() (check/check_schedule.h) accepts. Throws ConfigError if `steps` is not positive,
+/// there are more than kMaxOps (10^8) ops, or the schedule is asynchronous with several replicas of the model.
 [[nodiscard]] Schedule unroll(const Schedule& step, std::int64_t steps);
 
 /// Returns the number of steps in flight at once: 1 if the schedule is synchronous, else S / N (stages / micro-batches

@@ -12,7 +12,7 @@ namespace chimera {
 struct KernelSeconds {
   double products = 0;
   double attention = 0;  // scores and weighted means of values
-  double bytes = 0;      // traffic of all other kernels
+  double bytes = 0;      // memory traffic of all other kernels
   double launches = 0;   // by which launching takes the host longer than running takes the device
   [[nodiscard]] double all() const { return products + attention + bytes + launches; }
   KernelSeconds& operator+=(const KernelSeconds& other);

@@ -80,7 +80,7 @@ class Predictor {
   std::int64_t kept_ops_ = 0;                                                   // total number of ops in schedules_
 };
 
-/// Returns a lower bound of the step time of each candidate, without generating its schedule: the total time of all ops
+/// Returns [candidate]: a lower bound of its step time, without generating its schedule: the total time of all ops
 /// divided by the number of workers. For a synchronous schedule that neither halves nor slices micro-batches, the bound
 /// is at least the time of one micro-batch through all stages and back.
 [[nodiscard]] std::vector<double> least_step_seconds(const PlanProblem& problem,
