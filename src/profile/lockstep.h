@@ -11,7 +11,7 @@
 
 namespace chimera {
 
-/// Groups for all-reduces between ranks 0 and 1. The second one is for simultaneous all-reduces.
+/// Indices in profile_groups() of two equal groups of ranks 0 and 1. The second one is for simultaneous all-reduces.
 inline const ParameterGroupId kPairGroup(2);
 inline const ParameterGroupId kOtherPairGroup(3);
 
@@ -51,8 +51,8 @@ class Lockstep {
     transport_.all_sum({&value, 1});
     return value > 0;
   }
-  /// Calls `round(i)` for i = 0, 1, ... until `seconds` have passed on rank 0, but at least 4 times, because the first
-  /// call may be a warm-up.
+  /// Calls `round(i)` on every rank for i = 0, 1, ... until `seconds` have passed on rank 0, but at least 4 times,
+  /// because the first call may be a warm-up.
   template <class Round>
   void repeat(double seconds, const Round& round) {
     constexpr std::int64_t kFewestRounds = 4;

@@ -2,8 +2,8 @@
 
 // Measures how much ops, messages and all-reduces ("sums") slow each other down when they overlap, for `chimera
 // profile`. A slowdown is relative and at least 0: 0.5 means that the work takes 1.5 times as long. Each function
-// repeats rounds for about `seconds`: in each it runs the work alone, then beside other work; it takes medians over the
-// rounds. All functions are collective and return the same result on all ranks. The results go to
+// repeats rounds for about `seconds`. A round runs the work alone, and then beside other work; the result is a median
+// over the rounds. All functions are collective and return the same result on all ranks. The results go to
 // MachineProfile::contention, message_copy and core_sharing (plan/machine.h). A Lockstep (lockstep.h) lets the ranks
 // start a measurement together.
 
@@ -25,7 +25,8 @@ struct OverlapTimes {
   double ops = 0;        // the ops, if both start together
   double sum = 0;        // the all-reduce, if both start together
 };
-/// Computes Contention::ops_by_sums and sums_by_ops. Both describe only the time in which ops and all-reduce overlap.
+/// Computes Contention::ops_by_sums and sums_by_ops (simulate/contention.h). Both describe only the time in which ops
+/// and all-reduce overlap.
 [[nodiscard]] Contention slowdown_of(const OverlapTimes& times);
 
 /// Measures an all-reduce of ranks 0 and 1 (`group`) while all computing ranks run `compute`. Returns ops_by_sums and
@@ -54,7 +55,7 @@ struct OverlapTimes {
 [[nodiscard]] double measure_idle_gain(Lockstep& ranks, const OpWork& compute, std::int64_t threads, double seconds);
 
 /// Returns MachineProfile::core_sharing: the slowdown of ops, in CPU time, if ranks 0 and 1 run on the same core.
-/// Returns 0 if the system does not let them choose one.
+/// Returns 0 if the system does not let the ranks choose a core.
 [[nodiscard]] double measure_core_sharing(Lockstep& ranks, const OpWork& compute, double seconds);
 
 }  // namespace chimera

@@ -1,9 +1,9 @@
 #pragma once
 
 // Measures messages and all-reduces between two processes, on one host (measure_links()) or on two hosts
-// (measure_between_hosts()). A line fitted through the times at several sizes gives alpha and beta of a link (LinkTimes
-// in plan/machine.h): LinkProfile::within_node for one host, NodeLinks for two. All functions with a Lockstep or a
-// transport are collective, and their results are valid on rank 0.
+// (measure_between_hosts()). A line fitted through the times at several sizes gives alpha (latency) and beta (time per
+// byte) of a link (LinkTimes in plan/machine.h): LinkProfile::within_node for one host, NodeLinks for two. All
+// functions with a Lockstep or a transport are collective, and their results are valid on rank 0.
 
 #include "bench/statistics.h"
 #include "plan/cluster_profile.h"
@@ -24,8 +24,8 @@ struct LinkSamples {
 };
 
 /// Measures messages of 1 KiB to 4 MiB and all-reduces of 1 KiB to 64 MiB between ranks 0 and 1, in about `seconds`.
-/// `group` is a group of these two ranks. Larger sizes are left out after the first size that twice takes longer than
-/// both a quarter of this time and 0.2 s.
+/// `group` is a group of these two ranks. If a size takes longer than a quarter of this time, and than 0.2 s, in two
+/// attempts, larger sizes are left out.
 [[nodiscard]] LinkSamples measure_links(Lockstep& ranks, ParameterGroupId group, double seconds);
 
 /// Returns the mean extra seconds of a small message between ranks 0 and 1 while all other ranks compute

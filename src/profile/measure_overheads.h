@@ -2,8 +2,8 @@
 
 // Measures the parts of a step besides layers and messages, for `chimera profile`: the update of the optimizer, the
 // executor's work per op, and the collective that ends a step. All functions are collective: every rank calls them in
-// the same order (lockstep.h). They repeat a measurement for about `seconds`. The results are fields of MachineProfile
-// (plan/machine.h).
+// the same order (lockstep.h). If they have an argument `seconds`, they repeat the measurement for about so long. The
+// results are fields of MachineProfile (plan/machine.h).
 
 #include <ATen/ATen.h>
 
@@ -60,7 +60,7 @@ class SubgroupTransport final : public ForwardingTransport {
 
 /// Returns the seconds per parameter of an optimizer step (gradient norm, clipping, AdamW, zeroing of gradients), after
 /// ranks 0 and 1 (`pair`) have all-reduced the gradients. The result is the mean, over the computing ranks, of their
-/// medians.
+/// medians. `threads` is as in seconds_of() (lockstep.h).
 [[nodiscard]] double measure_optimizer(Lockstep& ranks, ParameterGroupId pair, Stage& stage, std::int64_t threads,
                                        double seconds);
 
@@ -68,7 +68,8 @@ class SubgroupTransport final : public ForwardingTransport {
 /// TrivialStages; the result is the larger of their medians.
 [[nodiscard]] double measure_op_overhead(Lockstep& ranks, ParameterGroupId pair, double seconds);
 
-/// Returns the median seconds of the all_sum() that ends a step; valid only on rank 0.
+/// Returns the median seconds of 100 calls of all_sum() with as many numbers as at the end of a small step; valid only
+/// on rank 0.
 [[nodiscard]] double measure_step_overhead(Lockstep& ranks);
 
 }  // namespace chimera

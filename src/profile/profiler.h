@@ -42,8 +42,8 @@ struct ProfileRanks {
 /// Returns the number of ranks for a machine with `cores` cores; each computing rank uses `threads` of them.
 [[nodiscard]] ProfileRanks profile_ranks(const ProfileOptions& options, int cores);
 
-/// Returns the groups of ranks that the transport of a profile needs: the pairs of ranks that lockstep.h measures
-/// all-reduces with, then for each T the computing ranks, T neighbors in a group.
+/// Returns the groups of ranks that the transport of a profile needs: the groups of lockstep.h, and then, for each T in
+/// `tensor_parallel`, the computing ranks in groups of T neighbors.
 [[nodiscard]] RankGroups profile_groups(const ProfileOptions& options, int cores);
 
 /// Throws ConfigError if a model is unknown or too small for the sequence, if micro-batch sizes are not ascending from
@@ -63,12 +63,14 @@ struct MachineMeasurement {
 [[nodiscard]] MachineMeasurement measure_machine(const ProfileOptions& options, Transport& transport, int rank,
                                                  const std::function<void(const std::string&)>& report_progress);
 
-/// Returns `machine` with messages, all-reduces and contention measured again over another transport between the same
-/// ranks. Collective; the result is valid on rank 0. The transport must have the groups of profile_groups().
+/// Returns `machine` with messages, all-reduces and contention measured again over `transport`, another transport than
+/// in measure_machine() between the same ranks. Collective; the result is valid on rank 0. The transport must have the
+/// groups of profile_groups().
 [[nodiscard]] MachineProfile remeasure_links(Transport& transport, const ProfileOptions& options, int rank,
                                              MachineProfile machine);
 
-/// Returns the times of layers on the devices of `computing` ranks. Collective; valid on rank 0.
+/// Returns the mean times of the layers of `options.models` and `others` on the devices of ranks 0 .. computing - 1.
+/// Collective; valid on rank 0.
 [[nodiscard]] std::vector<LayerTimes> measure_device_layers(const ProfileOptions& options, Transport& transport,
                                                             int rank, int computing);
 

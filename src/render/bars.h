@@ -19,7 +19,7 @@ struct BarPart {
 /// A stacked bar; amounts in bytes.
 struct Bar {
   std::string label;
-  std::vector<double> amounts;  // [part], none negative
+  std::vector<double> amounts;  // [BarChart::parts], none negative
 };
 
 /// Bars with a common scale.

@@ -47,7 +47,8 @@ struct LineChart {
 /// the highest of neighboring points, so that peaks remain.
 [[nodiscard]] std::string to_svg(const LineChart& chart);
 
-/// Returns a style sheet for charts inside `main`: dark mode, full width, legible minimum size.
+/// Returns a style sheet for the charts in the element `main` of an HTML page: dark mode, full width, legible minimum
+/// size.
 [[nodiscard]] std::string chart_style();
 
 /// How a series is drawn.
@@ -85,15 +86,15 @@ class ChartFrame {
  public:
   ChartFrame(ChartSize size, const std::string& title);
 
-  /// Draws title, legend (for several series) and axis labels. `series` are the names, and `as_bars` says whether the
-  /// legend shows bars or lines. Returns the remaining area.
+  /// Draws title, legend (for several series) and axis labels. `series` are the names, `looks` has an element for each,
+  /// and `as_bars` says whether the legend shows bars or lines. Returns the area that remains for the data.
   PlotArea begin(const std::vector<std::string>& series, const std::vector<SeriesLook>& looks, bool as_bars,
                  const std::string& x_label, const std::string& y_label);
   /// Draws and returns the y axis, with grid lines and numbers. It covers `least` to `most`, and ends at round numbers.
   ChartAxis value_axis(const PlotArea& area, double least, double most);
   /// Draws text. `anchor` is start, middle or end; `kind` is the class of its color: ink, or soft for gray.
   void text(double x, double y, const std::string& words, const char* anchor = "middle", const char* kind = "ink");
-  /// Returns the picture.
+  /// Returns the SVG picture.
   [[nodiscard]] std::string finish() const;
 
   std::string body;  ///< SVG elements so far
@@ -105,10 +106,10 @@ class ChartFrame {
   std::string title_;
 };
 
-/// Formats up to four digits, shortened with k, M or G.
+/// Formats a number with at most four digits; from 10,000 on with three, and k, M or G.
 [[nodiscard]] std::string short_number(double value);
 
-/// Returns the SVG element of a series' mark at (x, y): a circle, square, triangle or diamond.
+/// Returns the SVG element of the mark of series number `series` at (x, y): a circle, square, triangle or diamond.
 [[nodiscard]] std::string mark(std::size_t series, double x, double y);
 /// Returns the SVG attribute for dashes with a leading blank; empty for a solid line.
 [[nodiscard]] std::string dash(const SeriesLook& look);

@@ -23,21 +23,22 @@ struct Color {
 
 /// Returns the color of a kind of op, which is light enough for black text.
 [[nodiscard]] Color color_of(OpKind kind);
-/// Returns the number of shades that distinguish the slices of a micro-batch (ops may run on parts of its tokens): one
-/// per slice, but at most 8.
+/// Returns the number of shades of a color that distinguish the slices of a micro-batch (parts of its tokens, with ops
+/// of their own): one per slice, but at most 8.
 [[nodiscard]] std::size_t num_shades(std::int64_t slices);
 /// Returns the shade of a slice, from 0. Neighboring slices have the same shade if there are more slices than shades.
 [[nodiscard]] std::size_t shade_of(std::int64_t slice, std::int64_t slices);
 /// Returns the color of an op. It is paler for a later replica and for a later shade; `shades` is the number of shades.
 [[nodiscard]] Color color_of(OpKind kind, ReplicaId replica, std::size_t num_replicas, std::size_t shade = 0,
                              std::size_t shades = 1);
-/// Returns whether ops of the replica are hatched: it is in the second half of the replicas, whose pipelines run up.
+/// Returns whether ops of the replica are hatched: it is in the second half of the replicas, whose pipelines run from
+/// the last worker to the first.
 [[nodiscard]] bool is_hatched(ReplicaId replica, std::size_t num_replicas);
 
 inline constexpr Color kAllReduceColor = {0xF0, 0xE4, 0x42};
 inline constexpr Color kUpdateColor = {0xCC, 0x79, 0xA7};
 
-/// SVG path of a hatch, in a tile of 8 x 8 pixels.
+/// SVG path of the hatch of replicas (is_hatched()), in a tile of 8 x 8 pixels.
 inline constexpr const char* kReplicaTile = "M-2 6l4 4M-2 -2l12 12M6 -2l4 4";
 
 /// Style of idle time with a certain cause.

@@ -1,7 +1,7 @@
 #pragma once
 // An interactive HTML page with one or more schedules and their times (Panel in panel.h). The file contains the data
-// (page_panel(), page_colors(), which the playground uses too) and the scripts of render/page, and refers to no other
-// file or server.
+// (page_panel(), page_colors(), which the playground, apps/playground.cc, uses too) and the scripts of render/page, and
+// refers to no other file or server.
 
 #include <nlohmann/json_fwd.hpp>
 

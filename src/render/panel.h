@@ -50,9 +50,9 @@ struct Panel {
 /// first panel, and the totals.
 [[nodiscard]] std::string comparison_table(const std::vector<Panel>& panels);
 
-/// Returns the direction of a replica, by its first D stages, where D is the number of workers: "down" if each is on
-/// the worker after that of the stage before (worker 0 comes after the last one), "up" if each is on the worker before,
-/// else "".
+/// Returns the direction of a replica (one of the schedule's copies of the model) by its first D stages, where D is the
+/// number of workers: "down" if each is on the worker after that of the stage before (worker 0 comes after the last
+/// one), "up" if each is on the worker before, else "".
 [[nodiscard]] std::string direction(const Schedule& schedule, std::size_t replica);
 
 /// Returns a name of a replica for pictures. Examples: `down`, `up`, `replica 2`.

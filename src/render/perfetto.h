@@ -14,7 +14,8 @@
 
 namespace chimera {
 
-/// Groups of tracks; viewers show each as a process with this number. Transfers and Order are for measured steps.
+/// Groups of tracks; viewers show each as a process with this number. The last two are only in files of measured steps:
+/// messages in transit, and changes of the order of ops.
 enum class TraceProcess : int { Ops = 1, Idle, AllReduces, Memory, Transfers, Order };
 
 /// A track. Its slices must be disjoint or nested. Viewers sort tracks by number.

@@ -7,8 +7,8 @@
 namespace chimera {
 
 /// Returns the timeline of a schedule, and its explanation (bubbles and their causes, messages, memory), as JSON.
-/// `more` is further fields of the object, each after a comma. Numbers are exact. docs/schedule_format.md describes the
-/// fields.
+/// `more` is further fields of the object, each after a comma. Numbers have as many digits as they need to be read back
+/// exactly. docs/schedule_format.md describes the fields.
 [[nodiscard]] std::string to_json(const Schedule& schedule, const Timeline& timeline, const Explanation& explanation,
                                   const std::string& more = "");
 

@@ -43,7 +43,8 @@ struct SocketAddress {
 /// ConfigError if all addresses are link-local or the interface has no address.
 [[nodiscard]] std::vector<SocketAddress> server_addresses(const RendezvousPoint& rendezvous);
 
-/// Returns a socket that listens at the first server address that can be bound. Throws TransportError if all fail.
+/// Returns a socket that listens at the first server address that can be bound. Throws as server_addresses() does, and
+/// TransportError if no address can be bound.
 [[nodiscard]] FileDescriptor listen_at(const RendezvousPoint& rendezvous);
 
 /// Returns a socket that is connected to the first server address that accepts. Throws as server_addresses() does, and
@@ -52,8 +53,8 @@ struct SocketAddress {
 
 /// Returns the address at which this host listens for other ranks. If rendezvous.interface is set, this is an address
 /// of the interface, preferably of the same family (IPv4 or IPv6) as the server's. Otherwise it is the source address
-/// of the route to the server. Throws ConfigError if the interface does not exist or has no address; TransportError if
-/// there is no route.
+/// of the route to the server. Throws as server_addresses() does; ConfigError if the interface does not exist or has no
+/// address that other hosts can use; TransportError if there is no route.
 [[nodiscard]] std::string own_address(const RendezvousPoint& rendezvous);
 
 /// Returns the name of the interface that has own_address(). Throws as own_address() does.

@@ -26,7 +26,8 @@ struct PeerHeartbeat {
 
 /// Returns the error message for ranks that were silent for `limit`: "host b (ranks 2, 3) silent for 2.5 s: it is down,
 /// stopped or cut off". If other ranks of this host still send heartbeats, or it is `own_host`: "rank 3 on host b
-/// silent for 2.5 s: stopped". Names only ranks on the first silent rank's host. `silent` is ascending and not empty.
+/// silent for 2.5 s: stopped". Names only ranks on the first silent rank's host. `all` has the states of the other
+/// ranks, by rank; `silent` has ranks, ascending, at least one.
 [[nodiscard]] std::string describe_silence(const std::map<int, PeerHeartbeat>& all, const std::vector<int>& silent,
                                            std::chrono::milliseconds limit, const std::string& own_host);
 
@@ -43,14 +44,15 @@ struct HeartbeatOptions {
   int rank = 0;
   std::string secret = {};                ///< datagrams with another secret are ignored
   std::chrono::milliseconds limit{2500};  ///< a rank that is silent for this long has failed
-  /// A rank that announced its end and was silent for this long has ended, so a rank that still runs waits in vain.
+  /// If this rank still runs so long after the last heartbeat of a rank that announced its end, it waits in vain:
+  /// on_silence is called.
   std::chrono::milliseconds farewell{10'000};
   /// When a rank ends because of an error, it announces its end, and the others soon follow. After the first
   /// announcement, they have this time for theirs. Then a rank that has made no announcement, and was silent for 80 %
   /// of this time, is gone.
   std::chrono::milliseconds settling{750};
-  /// Returns whether a connection of this rank is closed, although all ranks still run; may be empty. If that lasts for
-  /// `limit`, the rank has not noticed, and waits in vain.
+  /// Returns whether a connection of this rank is closed, although all ranks still run; may be empty. If this lasts for
+  /// `limit`, the rank waits in vain on that connection: on_silence is called.
   std::function<bool()> has_lost_connection = {};
   /// Called once, on the heartbeat thread, if a rank is gone or silent for too long. `reason` is the error message.
   /// `own` says whether this rank has detected the failure; if not, rank 0 has sent the reason.
@@ -72,6 +74,7 @@ class Heartbeats {
   /// Starts another rank; `address` and `port` lead to the socket of rank 0. Also throws as server_addresses() does.
   Heartbeats(const std::string& address, std::uint16_t port, HeartbeatOptions options);
   Heartbeats& operator=(Heartbeats&&) = delete;
+  /// Ends the thread, and announces nothing.
   ~Heartbeats();
 
   /// Announces that this rank ends because it failed or lost a peer. When `settling` is over, rank 0 looks for ranks

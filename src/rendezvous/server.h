@@ -64,7 +64,7 @@ class KeyValueStore {
   bool stopped_ = false;
 };
 
-/// Client of the rendezvous server. Thread-safe.
+/// Client of the rendezvous server. Thread-safe: requests are sent one after the other.
 class RendezvousClient {
  public:
   /// Connects to the server. Retries until `timeout`, because rank 0 may start later. Throws TransportError if all
@@ -92,6 +92,7 @@ class RendezvousServer {
   /// `listener` is a listening TCP socket. An empty secret accepts all clients that use the same protocol.
   RendezvousServer(FileDescriptor listener, std::string secret);
   RendezvousServer& operator=(RendezvousServer&&) = delete;
+  /// Closes all connections, ends waiting requests, and joins the threads.
   ~RendezvousServer();
 
   /// Accepts no more connections. Existing connections stay open.
