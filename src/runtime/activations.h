@@ -33,9 +33,9 @@ struct Activation {
   GraphSlot* recorded = nullptr;              // The device graphs that compute the op (recorded_ops.h); null: none
 };
 
-/// The activations of a worker, for its own thread. OpRunner puts and takes them; the executor calls offload() and
-/// load(). An argument `op` names the activation of the op's stage, micro-batch and slice. A missing activation, or a
-/// second one for the same op, is an InternalError.
+/// The activations of a worker, used only by the worker's own thread. OpRunner puts and takes them; the executor calls
+/// offload() and load(). An argument `op` names the activation of the op's stage, micro-batch and slice. A missing
+/// activation, or a second one for the same op, is an InternalError.
 class Activations {
  public:
   explicit Activations(const WorkerContext& worker) : worker_(worker) {}

@@ -28,11 +28,11 @@ namespace chimera {
 /// backwards of consecutive micro-batches in order, and their slices in reverse order.
 struct CanonicalReduction {
   std::int64_t block_size = 1;   // micro-batches per block
-  std::vector<SumOrder> orders;  // [parameter group]: which subtrees each of its ranks has
+  std::vector<SumOrder> orders;  // [parameter group]: which subtrees each of its ranks sums itself
 };
 
-/// Returns the maximum number of buffers, each of the size of `gradients`, that BlockSums needs besides `gradients`
-/// while it sums these subtrees one after the other.
+/// Returns the maximum number of buffers, each of the size of `gradients`, that BlockSums needs besides `gradients` if
+/// it sums these subtrees (schedule/reduction_tree.h) one after the other.
 [[nodiscard]] std::int64_t spare_buffers(const std::vector<Subtree>& trees);
 
 /// Gradients of a stage on a worker, summed block by block. Backwards add to the tensor `gradients`, which holds the
@@ -49,8 +49,8 @@ class BlockSums {
   /// Finishes the block that ends with the micro-batch at `position` (in the order of the samples), if any. Call it
   /// after the backward of this micro-batch. Positions must ascend for each replica.
   void close(std::int64_t position);
-  /// Returns the sums of all blocks of this worker as complete subtrees of the tree, left to right. Call it when all
-  /// blocks are finished; `gradients` is then zero.
+  /// Returns the sums of all blocks of this worker as complete subtrees of the tree, left to right in each replica. The
+  /// sums stay valid while the caller keeps them. Call it when all blocks are finished; `gradients` is then zero.
   [[nodiscard]] std::vector<at::Tensor> take();
   /// Drops all blocks of an abandoned step; the caller zeros `gradients`.
   void drop() { runs_.clear(); }
@@ -79,7 +79,8 @@ class HiddenGradients {
  public:
   /// Hides the gradients. Call it before I.
   explicit HiddenGradients(Stage& stage);
-  /// Restores the gradients after I. Gradients that I has added go to the queue `owed`, so that W adds them.
+  /// Restores the gradients after I. Gradients that I has added go to the queue `owed` (model/linear.h), so that W adds
+  /// them.
   void show(WeightGradients& owed);
 
  private:

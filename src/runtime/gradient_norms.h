@@ -49,13 +49,16 @@ class GradientNorms {
   /// waiting for the device. These are the numbers that note_update() has collected for the step, which are then
   /// dropped. Without any, they are the squared norms of the current gradients, or 0 if `has_gradients` is false.
   void take(std::int64_t step, bool has_gradients, at::Tensor values);
-  /// Called before an update of one stage in an asynchronous schedule: adds the squared norms of the group's current
-  /// gradients to the numbers of the step. Returns the norm of these gradients. Only on the CPU.
+  /// Called before an update of one stage in an asynchronous schedule: returns the norm of the group's current
+  /// gradients. The first rank of the group (reports_on()) also adds their squared norms, divided by the number of
+  /// updates in a step, to the numbers of the step. Only on the CPU.
   double note_update(ParameterGroupId id, std::int64_t step);
 
-  /// Returns what number `square` belongs to, for messages: "the gradient of wte.weight", or "the gradient of stage 3".
+  /// Returns what the number with index `square` belongs to, for messages: "the gradient of wte.weight", or "the
+  /// gradient of stage 3".
   [[nodiscard]] std::string describe(std::size_t square) const;
-  /// Returns whether this rank throws the error if the number is not finite: it is the first rank with this gradient.
+  /// Returns whether this rank throws the error if the number with index `square` is not finite: it is the first rank
+  /// with this gradient.
   [[nodiscard]] bool reports_on(std::size_t square) const;
 
  private:

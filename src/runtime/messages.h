@@ -23,9 +23,9 @@
 
 namespace chimera {
 
-/// Tensors and pending sends and receives of a worker, for its own thread. An argument `maker` is the op that makes the
-/// tensor. The executor calls the functions of transfers for the instructions of the same names; they throw the errors
-/// of the transport.
+/// Tensors and pending sends and receives of a worker, used only by the worker's own thread. An argument `maker` is the
+/// op that makes the tensor. The executor calls the functions of transfers for the instructions of the same names; they
+/// throw the errors of the transport.
 class Messages {
  public:
   explicit Messages(const WorkerContext& worker) : worker_(worker) {}

@@ -20,8 +20,8 @@ namespace chimera {
 /// Sets the first element to NaN, hidden from autograd, for tests that inject faults (core/fault_point.h).
 void inject_nan(const at::Tensor& tensor);
 
-/// Numbers all (direction, data-parallel group, micro-batch, stage) of a step in the order in which a NaN spreads:
-/// forwards before backwards, and a micro-batch's stages in execution order. The lowest number is the cause.
+/// Numbers all (forward or backward, data-parallel group, micro-batch, stage) of a step in the order in which a NaN
+/// spreads: forwards before backwards, and a micro-batch's stages in execution order. The lowest number is the cause.
 class SpreadOrder {
  public:
   SpreadOrder(std::int64_t groups, std::int64_t micro_batches, std::int64_t stages)

@@ -30,11 +30,11 @@ namespace chimera {
 /// Memory for a micro-batch in flight on a stage: tensors, always at the same addresses, and the graphs of its ops.
 struct GraphSlot {
   at::Tensor input;  ///< undefined on the first stage
-  MicroBatch batch;
+  MicroBatch batch;  ///< tensors that the graphs read; forward() copies each micro-batch to them
   at::Tensor output;
   at::Tensor output_gradient;  ///< undefined on the last stage
   WeightGradients::Pointer weight_gradients = c10::make_intrusive<WeightGradients>();
-  GraphMasks masks;
+  GraphMasks masks;  ///< random generators of its dropout (model/dropout.h)
   std::unique_ptr<DeviceGraph> forward;
   std::unique_ptr<DeviceGraph> backward;  ///< whole backward, or input gradient
   std::unique_ptr<DeviceGraph> weights;   ///< weight gradient; null if backwards are whole

@@ -35,7 +35,7 @@ void copy_tensors(MicroBatch& to, MicroBatch& from);
 /// ranks need a new recording; if any does, all record.
 class RecordedSteps {
  public:
-  /// Steps that run normally.
+  /// Number of steps that run normally before the recording.
   static constexpr int kStepsBefore = 2;
 
   /// Function that runs the instructions with micro-batches from `load`; losses remain in the executor.
@@ -44,14 +44,15 @@ class RecordedSteps {
   /// Counts the next step, and returns whether it is one of the first kStepsBefore, which run normally.
   [[nodiscard]] bool is_before();
   /// Runs the instructions `part`: repeats their recording, or first makes one with `record` if there is none. `run`
-  /// executes instructions normally, and is called while recording; it must leave nothing in flight. The micro-batches
-  /// are those of load_next() if it was called since the last run(), else they come from `load`. Sets `losses`. Throws
-  /// std::logic_error if the sizes of micro-batches differ from the recorded ones.
+  /// executes instructions normally, and is called only while recording. It must leave no send, receive or sum in
+  /// flight. The micro-batches are those of load_next() if it was called since the last run(), else they come from
+  /// `load`. Sets `losses`. Throws std::logic_error if the sizes of micro-batches differ from the recorded ones.
   void run(std::span<const Instruction> part, const LoadMicroBatch& load, const CaptureGraph& record, const Run& run,
            StepLosses& losses);
   /// Loads the micro-batches of the next run().
   void load_next(std::span<const Instruction> part, const LoadMicroBatch& load);
-  /// Returns whether the sizes of these micro-batches differ from the recorded ones; false without load_next().
+  /// Returns whether the sizes of the micro-batches of load_next() differ from the recorded ones; false without
+  /// load_next().
   [[nodiscard]] bool needs_recording() { return next_ && !has_sizes_of(*next_); }
   /// Drops the recording, so that the next run() makes a new one. All ranks call it if any rank needs_recording().
   void record_again() { work_.reset(); }

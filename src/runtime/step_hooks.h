@@ -95,7 +95,8 @@ struct StepHooks {
   RecordingHooks recording = {};
   /// Summed over all workers, in place. Borrowed; null on all workers or on none.
   SaveVotes* votes = nullptr;
-  /// Finite numbers that are summed over all workers, in place; as many on all workers.
+  /// Finite numbers that are summed over all workers, in place, such as times of ops (SharedTimes in
+  /// engine/adaptation.h); as many on all workers.
   std::span<double> shared = {};
 };
 

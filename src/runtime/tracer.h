@@ -3,7 +3,8 @@
 // Measures times of a worker. The executor always fills OpTimes (total time by stage and kind of op) and WaitTimes
 // (total time in which the worker was blocked), for summaries and measured costs. If --trace, --timeline, --op-times or
 // --report is given, it also fills a Tracer: the times between all instructions of the last steps. On a GPU, all of
-// them are times of its stream, not of the host that launches the work.
+// them are times of its stream, not of the host that launches the work. Other measurements of a worker are TransitTimes
+// (messages) and MemorySample.
 
 #include <algorithm>
 #include <cstddef>
@@ -55,7 +56,7 @@ class Stopwatch {
 
 /// Total durations and numbers of ops by stage and kind of op; recomputations are separate. If a micro-batch runs in
 /// `slices`, their ops together count as one op. All is stored in one vector of numbers, so that an all-reduce can add
-/// those of several workers.
+/// the vectors of several workers.
 class OpTimes {
  public:
   explicit OpTimes(std::int64_t stages, std::int64_t slices = 1)

@@ -31,7 +31,7 @@ class WeightVersions {
   [[nodiscard]] std::int32_t newest() const { return newest_; }
   /// Makes the parameters have the values of a kept version.
   void use(std::int32_t version);
-  /// Drops a version that is no longer used. The newest keeps its values until it is replaced.
+  /// Drops a version that is no longer used. The values of the newest version stay until update() replaces them.
   void drop(std::int32_t version);
   /// Creates version newest() + 1: `change` modifies the parameters in place, starting from the newest values. The old
   /// version is kept unless it was dropped.

@@ -1,7 +1,8 @@
 #pragma once
 
 // Types of the elements of tensors in safetensors files, with their names in file headers. In a name such as F8_E4M3,
-// the numbers are the bits of the whole element, of its exponent (E) and of its mantissa (M).
+// the numbers are the bits of the whole element, of its exponent (E) and of its mantissa (M). FNUZ means a type without
+// infinities and negative zero.
 
 #include "core/choices.h"
 

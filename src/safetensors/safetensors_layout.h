@@ -44,7 +44,8 @@ struct SafetensorsLayout {
 
 /// Returns a layout for tensors with the given names, types and shapes (TensorEntry::begin and bytes are ignored): in
 /// the given order, without gaps, from a multiple of 8 bytes on. A tensor is aligned to the size of its elements if no
-/// earlier tensor has narrower elements. Throws ConfigError if the header is longer than readers accept.
+/// earlier tensor has narrower elements. Throws ConfigError if the header is longer than kMaxHeaderBytes
+/// (tensor_table.h), the limit of readers.
 [[nodiscard]] SafetensorsLayout lay_out(std::vector<TensorEntry> tensors,
                                         const std::map<std::string, std::string>& metadata = {});
 

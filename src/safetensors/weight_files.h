@@ -27,8 +27,8 @@ inline constexpr std::size_t kMaxWeightFiles = 10'000;
 inline constexpr const char* kWeightsName = "model.safetensors";
 inline constexpr const char* kIndexName = "model.safetensors.index.json";
 
-/// Several safetensors files, in which tensors are found by name. Only headers are in memory. Any number of threads may
-/// read.
+/// Several safetensors files, in which tensors are found by name: base class of WeightFiles, and of CheckpointTensors
+/// (checkpoint/shard.h). Only headers are in memory. Any number of threads may read.
 class TensorFiles {
  public:
   /// A tensor and its file, which the TensorFiles own.

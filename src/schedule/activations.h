@@ -1,6 +1,7 @@
 #pragma once
-// The bytes of a stage, and how the ops of a worker change the activations that it holds. The check of limits, the
-// simulator and the forecast of memory use the same rule, in units of their own.
+// The bytes of a stage, and how the ops of a worker change the activations that it holds. The check of limits
+// (--max-in-flight, --memory), the simulator and the planner use the same rule, each in its own unit, such as
+// micro-batches or bytes.
 
 #include "schedule/op.h"
 

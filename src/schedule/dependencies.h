@@ -11,7 +11,7 @@
 // keys and values. B or I of slice j needs B or I of slice j+1, for the gradients of its own keys and values. OpTable
 // finds the ops that an op needs, visit_in_dependency_order() visits the ops of a schedule in an order that respects
 // these needs, and unit_start_times() returns a start time of every op, by which lowering (passes/lower.h) orders the
-// ops of all workers.
+// ops of all workers. A ParameterGroupId names parameters whose gradients workers sum together.
 
 #include <algorithm>
 #include <array>
@@ -172,8 +172,8 @@ std::vector<std::size_t> visit_in_dependency_order(const OpTable& table, Visit&&
 /// Returns [op]: its earliest start if F, I and W take 1 unit of time, B takes 2, and messages take no time. Lowering
 /// orders the ops of all workers by these times. With Pairs::Together, both ops of a pair start at the same time; the
 /// result of each is ready after its own duration, but the worker is free only after the sum of both durations.
-/// `worker_units` is the length of each worker's unit; empty: 1. Throws ScheduleError if ops wait for each other in a
-/// cycle.
+/// `worker_units` [worker] multiplies the durations of each worker's ops, if some workers are slow; empty: 1. Throws
+/// ScheduleError if ops wait for each other in a cycle.
 std::vector<std::int64_t> unit_start_times(const OpTable& table, Pairs pairs = Pairs::InOrder,
                                            std::span<const std::int64_t> worker_units = {});
 
