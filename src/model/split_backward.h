@@ -7,7 +7,7 @@
 //
 //   output <- f3 <- f2 <- f1 <- input      op I: runs this path, keeps the gradients that arrive at f3, f2, f1
 //             |     |     |
-//             w3    w2    w1               op W: starts from these gradients, computes those of the parameters
+//             w3    w2    w1               op W: starts from these gradients, computes the gradients of parameters
 
 #include <ATen/core/Tensor.h>
 

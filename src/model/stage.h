@@ -41,7 +41,7 @@ struct MicroBatch {
   /// 1 / number of targets that are not kIgnored, over the whole step or, if a stage is updated several times in a step
   /// (asynchronous schedules), over one update
   double token_loss_scale = 1;
-  double sentence_loss_scale = 1;  ///< the same with the number of sequences; BERT only
+  double sentence_loss_scale = 1;  ///< 1 / number of sequences, over the same; BERT only
   Dropout dropout = {};            ///< each layer uses a copy with its own number (Dropout::layer)
   /// Attention's keys and values of earlier tokens on this stage (key_value_cache.h): of earlier slices of the
   /// micro-batch or, in generation, of the text so far. Forward appends those of its own tokens. Null: `tokens` are
@@ -76,8 +76,8 @@ class Stage : public ParameterGroup {
   void update_copies();
 
  protected:
-  /// `parameters` are as in ParameterGroup. `tied` are the leaves of the tied matrix (parameter_group.h) that the stage
-  /// uses. `compute` is the type of hidden states; nothing: the parameters' type.
+  /// `parameters` must be contiguous, of one type and device (ParameterGroup). `tied` are the leaves of the tied matrix
+  /// (parameter_group.h) that the stage uses. `compute` is the type of hidden states; nothing: the parameters' type.
   explicit Stage(std::vector<Parameter> parameters, const TiedLeaves& tied = {},
                  std::optional<at::ScalarType> compute = std::nullopt);
 

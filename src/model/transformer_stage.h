@@ -39,7 +39,8 @@ class TransformerStage : public Stage {
  public:
   [[nodiscard]] at::Tensor forward(const at::Tensor& input, const MicroBatch& batch) final;
 
-  /// Returns the output of this stage's last block, [b, L, H]; `input` as in forward().
+  /// Returns the output of this stage's last block, [b, L, H]; `input` as in Stage::forward(), undefined on the first
+  /// stage.
   [[nodiscard]] at::Tensor hidden_states(const at::Tensor& input, const MicroBatch& batch) const;
   /// Returns the score of each token of the vocabulary, [b, L, V]; the stage must have the head.
   [[nodiscard]] at::Tensor logits(const at::Tensor& hidden) const {

@@ -13,8 +13,8 @@ namespace chimera {
 /// workers until every worker is blocked. Then it takes the first worker whose next op begins a pair and has its
 /// inputs, and removes this pair. It repeats both until all ops have run.
 ///
-/// Leaves a schedule unchanged if it is asynchronous or has slices. Requires a schedule that check()
-/// (check/check_schedule.h) accepts.
+/// Leaves a schedule unchanged if it is asynchronous or runs micro-batches in slices of their tokens. Requires a
+/// schedule that check() (check/check_schedule.h) accepts.
 [[nodiscard]] Schedule pair_neighbors(Schedule schedule);
 
 }  // namespace chimera

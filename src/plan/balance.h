@@ -55,10 +55,10 @@ struct Balance {
 struct PartitionProblem {
   const Schedule& schedule;
   const ModelConfig& model;
-  Workload workload;                                        // of a micro-batch before any halving or slicing
-  bool recompute = false;                                   // all stages recompute
-  double flops_per_byte = 0;                                // FLOPs in the time of moving a byte, for flop_loads()
-  std::optional<ModelLoads> loads = {};                     // by a machine profile; empty: flop_loads()
+  Workload workload;                     // of a full micro-batch, which a schedule may halve or slice
+  bool recompute = false;                // all stages recompute
+  double flops_per_byte = 0;             // FLOPs in the time of moving a byte, for flop_loads()
+  std::optional<ModelLoads> loads = {};  // by a machine profile; empty: flop_loads()
   double memory = std::numeric_limits<double>::infinity();  // bytes per worker, for PartitionRule::Auto
 };
 
@@ -73,7 +73,7 @@ inline constexpr double kFasterThanEven = 1.03;
 /// - Listed: explicit_partition(), the user's list.
 ///
 /// Deterministic, so that all ranks compute the same result. Throws ConfigError if there are more stages than layers,
-/// or as explicit_partition() does.
+/// or if the user's list does not match the model.
 [[nodiscard]] std::vector<StageLayers> resolve_partition(const PartitionChoice& choice,
                                                          const PartitionProblem& problem);
 

@@ -72,7 +72,7 @@ struct Candidate {
 /// Returns the value of --offload for this candidate.
 [[nodiscard]] StageChoice offload_choice(const Candidate& candidate);
 
-/// Returns whether workers compete for cores: those of a node together have more threads than the node has cores.
+/// Returns whether workers compete for cores: the workers of a node together have more threads than the node has cores.
 [[nodiscard]] bool shares_cores(const PlanProblem& problem);
 
 }  // namespace chimera

@@ -25,7 +25,7 @@ struct DeviceTime {
   KernelSeconds weight_gradient = {};
 };
 
-/// Returns the time of a layer, for all slices of a micro-batch together. The machine must have a DeviceModel
+/// Returns the time of a layer, for all slices of a micro-batch's tokens together. The machine must have a DeviceModel
 /// (MachineProfile::has_device()).
 ///
 /// A product of m x k and k x n matrices runs at a fraction of the peak that is smaller for small m, k or n

@@ -18,7 +18,7 @@ struct GivenConfiguration {
   std::vector<std::int64_t> data_parallel = {};      // W
   std::vector<std::int64_t> micro_batch_sizes = {};  // b
   std::vector<std::int64_t> pipelines = {};          // --pipelines; if not empty, excludes schedules without this flag
-  std::vector<std::int64_t> chunks = {};             // --chunks; likewise
+  std::vector<std::int64_t> chunks = {};             // --chunks; if not empty, excludes schedules without this flag
   std::vector<std::int64_t> tensor_parallel = {1};   // T; empty: every T that can divide the model
   // Slices of a micro-batch. Empty: 1, and for causal models and D > 1 also 2, 4, 8 and 16 with at least 128 tokens a
   // slice
@@ -44,7 +44,8 @@ struct PlanOptions {
   /// Stages to recompute. Auto: as few as memory requires. Listed: these stages, and only candidates that have all of
   /// them.
   StageChoice recompute = {StageRule::Auto};
-  /// Stages to offload, likewise. If both fields are Auto, a candidate offloads or recomputes, whichever is faster.
+  /// Stages to offload, by the same rules. If both fields are Auto, a candidate offloads or recomputes, whichever is
+  /// faster.
   StageChoice offload = {};
   bool may_shard = false;      // whether to try a sharded optimizer if memory is short
   bool recompute_all = false;  // whether to recompute all stages if memory requires any recomputation

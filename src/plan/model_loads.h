@@ -46,8 +46,8 @@ struct ModelLoads {
 
 /// Returns loads with the times of the problem's machine, as stage_model() would give for single layers, and bytes from
 /// footprints. `micro_batch_scale` is Schedule::micro_batch_scale: the schedule may run halves of micro-batches, but
-/// the loads are those of full ones. All blocks recompute at `level`. Throws ConfigError if the profile does not cover
-/// the model.
+/// the loads are for full micro-batches. All blocks recompute at `level`. Throws ConfigError if the profile does not
+/// cover the model.
 [[nodiscard]] ModelLoads machine_loads(const PlanProblem& problem, const Candidate& candidate, double micro_batch_scale,
                                        RecomputeLevel level = RecomputeLevel::None);
 

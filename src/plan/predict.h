@@ -19,7 +19,8 @@
 
 namespace chimera {
 
-/// Predicted time and memory of a candidate. Workers are those of one data-parallel group; all groups run alike.
+/// Predicted time and memory of a candidate. It has the workers of one data-parallel group, because all groups run
+/// alike.
 struct Prediction {
   double step_seconds = 0;                            // simulated
   double sequences_per_second = 0;                    // mini-batch over `step_seconds`

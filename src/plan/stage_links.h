@@ -57,8 +57,8 @@ class StageLinks {
       costs.bursts.push_back(near_[s] ? 0 : link().beta * link().burst);
     return costs;
   }
-  /// Returns the costs of all-reduces. `footprints` is indexed by stage. `tied_matrix` is the number of parameters of
-  /// the tied matrix on each worker; 0: the model is not tied.
+  /// Returns the costs of all-reduces. `footprints` is indexed by stage. `tied_matrix` is the number of parameters, on
+  /// each worker, of the matrix that is both token embedding and output matrix; 0: the model has none.
   [[nodiscard]] SumCosts sum_costs(const std::vector<StageFootprint>& footprints, std::int64_t tied_matrix) const {
     const double weight_bytes = static_cast<double>(problem_.workload.weight_bytes);
     const double matrix = static_cast<double>(tied_matrix) * weight_bytes;

@@ -41,14 +41,15 @@ struct StageModel {
 /// Returns the costs of the candidate's `schedule`. `partition` has the layers of each of its stages, and the levels of
 /// their blocks.
 ///
-/// Ranks are numbered as in RankLayout and fill the nodes in order. Messages between stages s and s+1 use the links
-/// between nodes if, in any replica or data-parallel group, their workers are on different nodes. If this is so for any
-/// pair of stages, all messages get the alpha (latency) of these links. An all-reduce uses them if its workers are on
-/// several nodes. The T ranks of a worker have consecutive numbers and divide its costs (tensor_parallel.h). If the
-/// optimizer is sharded, the ranks that hold a stage each update an equal part of it, and the reduce-scatter of
-/// gradients and the all-gather of parameters each take half the time of an all-reduce. With the optimizer Muon, the
-/// time of an update includes the Newton-Schulz iterations of the rank that has most of them, and the all-gather of
-/// their results. Throws ConfigError if the profile lacks times for a layer, or the workload does not fit the model.
+/// Ranks are numbered as in RankLayout (schedule/rank_layout.h) and fill the nodes in order. Messages between stages s
+/// and s+1 use the links between nodes if, in any replica or data-parallel group, their workers are on different nodes.
+/// If this is so for any pair of stages, all messages get the alpha (latency) of these links. An all-reduce uses them
+/// if its workers are on several nodes. The T ranks of a worker have consecutive numbers and divide its costs
+/// (tensor_parallel.h). If the optimizer is sharded, the ranks that hold a stage each update an equal part of it, and
+/// the reduce-scatter of gradients and the all-gather of parameters each take half the time of an all-reduce. With the
+/// optimizer Muon, the time of an update includes the Newton-Schulz iterations of the rank that has most of them, and
+/// the all-gather of their results. Throws ConfigError if the profile lacks times for a layer, or the workload does not
+/// fit the model.
 [[nodiscard]] StageModel stage_model(const PlanProblem& problem, const Candidate& candidate, const Schedule& schedule,
                                      const std::vector<StageLayers>& partition);
 

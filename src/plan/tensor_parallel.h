@@ -27,7 +27,7 @@ namespace chimera {
                                          const Workload& workload, std::int64_t tensor_parallel);
 
 /// Returns the seconds of the sums over T ranks in a layer's ops, in which no matrix products run: measured
-/// (MachineProfile::op_sum), or else those of all-reduces. A block all-reduces its hidden states twice in each of
+/// (MachineProfile::op_sum), or else the seconds of all-reduces. A block all-reduces its hidden states twice in each of
 /// forward, input gradient and recomputation (Shoeybi et al., arXiv 1909.08053, section 3). The embedding all-reduces
 /// them once, in the forward. The head all-reduces once in the input gradient, and also 1 + T numbers per token for the
 /// loss. If the ranks divide tokens, a reduce-scatter and an all-gather, each with half of its steps and bytes, replace

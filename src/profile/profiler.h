@@ -1,7 +1,7 @@
 #pragma once
 
-// Measures a machine for the planner, for `chimera profile`. As in training, several processes run at the same time,
-// and each of them calls measure_machine(). This function runs the measurements of measure_links.h,
+// Measures a machine for `chimera profile`; the planner uses the result. As in training, several processes run at the
+// same time, and each of them calls measure_machine(). This function runs the measurements of measure_links.h,
 // measure_overheads.h, measure_contention.h and layer_timer.h one after another. Most of them repeat for a fixed
 // fraction of ProfileOptions::seconds. The medians form a MachineProfile (plan/machine.h).
 

@@ -51,8 +51,8 @@ struct Panel {
 [[nodiscard]] std::string comparison_table(const std::vector<Panel>& panels);
 
 /// Returns the direction of a replica (one of the schedule's copies of the model) by its first D stages, where D is the
-/// number of workers: "down" if each is on the worker after that of the stage before (worker 0 comes after the last
-/// one), "up" if each is on the worker before, else "".
+/// number of workers: "down" if each next stage is on the next worker (worker 0 comes after the last one), "up" if it
+/// is on the previous worker, else "".
 [[nodiscard]] std::string direction(const Schedule& schedule, std::size_t replica);
 
 /// Returns a name of a replica for pictures. Examples: `down`, `up`, `replica 2`.

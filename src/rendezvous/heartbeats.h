@@ -71,7 +71,8 @@ class Heartbeats {
 
   /// Starts rank 0, with the result of socket_at().
   Heartbeats(FileDescriptor socket, HeartbeatOptions options);
-  /// Starts another rank; `address` and `port` lead to the socket of rank 0. Also throws as server_addresses() does.
+  /// Starts another rank; `address` and `port` lead to the socket of rank 0. Also throws TransportError or ConfigError
+  /// if `address` has no usable address (server_addresses()).
   Heartbeats(const std::string& address, std::uint16_t port, HeartbeatOptions options);
   Heartbeats& operator=(Heartbeats&&) = delete;
   /// Ends the thread, and announces nothing.

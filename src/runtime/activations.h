@@ -34,8 +34,8 @@ struct Activation {
 };
 
 /// The activations of a worker, used only by the worker's own thread. OpRunner puts and takes them; the executor calls
-/// offload() and load(). An argument `op` names the activation of the op's stage, micro-batch and slice. A missing
-/// activation, or a second one for the same op, is an InternalError.
+/// offload() and load(). An argument `op` names the activation of the op's stage, micro-batch and slice (part of its
+/// tokens). A missing activation, or a second one for the same op, is an InternalError.
 class Activations {
  public:
   explicit Activations(const WorkerContext& worker) : worker_(worker) {}

@@ -25,7 +25,7 @@
 namespace chimera {
 
 /// Fixed order in which all workers add gradients (schedule/reduction_tree.h). Each replica of a stage must run the
-/// backwards of consecutive micro-batches in order, and their slices in reverse order.
+/// backwards of consecutive micro-batches in order, and the slices of their tokens in reverse order.
 struct CanonicalReduction {
   std::int64_t block_size = 1;   // micro-batches per block
   std::vector<SumOrder> orders;  // [parameter group]: which subtrees each of its ranks sums itself

@@ -31,8 +31,8 @@ namespace chimera {
 [[nodiscard]] at::Tensor on_device(std::span<const double> numbers, at::Device device);
 
 /// Squared gradient norms of this rank: one number per model parameter (ProgramShape::parameters), or one per parameter
-/// group if the parameters have no names. The number of a parameter is 0 except on the rank that owns it; after a
-/// reduce-scatter, only this rank has the gradient.
+/// group (the parameters of a stage, or the tied matrix) if the parameters have no names. The number of a parameter is
+/// 0 except on the rank that owns it; after a reduce-scatter, only this rank has the gradient.
 class GradientNorms {
  public:
   using Groups = std::map<ParameterGroupId, ParameterGroup*>;

@@ -46,9 +46,9 @@ class RecordedOps {
  public:
   explicit RecordedOps(const WorkerContext& worker) : worker_(worker) {}
 
-  /// Records the ops of a synchronous training program, for micro-batches like those of `load`. Recording also runs the
-  /// ops once, so it changes the gradients. Leaves out recomputed stages. Waits for the device, so call it when no
-  /// receive is pending.
+  /// Records the ops of a synchronous training program, for micro-batches with the sizes and settings of the
+  /// micro-batches of `load`. Recording also runs the ops once, so it changes the gradients. Leaves out recomputed
+  /// stages. Waits for the device, so call it when no receive is pending.
   void record(const std::vector<Instruction>& program, const LoadMicroBatch& load, const CaptureGraph& capture);
 
   /// Launches a forward in a free slot, and returns the slot. Returns null, without an effect, if no free slot fits

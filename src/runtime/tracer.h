@@ -55,8 +55,8 @@ class Stopwatch {
 };
 
 /// Total durations and numbers of ops by stage and kind of op; recomputations are separate. If a micro-batch runs in
-/// `slices`, their ops together count as one op. All is stored in one vector of numbers, so that an all-reduce can add
-/// the vectors of several workers.
+/// `slices` of its tokens, their ops together count as one op. All is stored in one vector of numbers, so that an
+/// all-reduce can add the vectors of several workers.
 class OpTimes {
  public:
   explicit OpTimes(std::int64_t stages, std::int64_t slices = 1)

@@ -15,7 +15,7 @@ using WeightMap = std::map<std::string, std::string>;
 inline constexpr std::uint64_t kMaxIndexBytes = 32'000'000;
 inline constexpr std::size_t kMaxWeightFiles = 10'000;
 
-/// Parses model.safetensors.index.json, whose size is `bytes` and which `read` reads; `path` is for messages. Throws
+/// Parses model.safetensors.index.json, a file of `bytes` bytes; `read` reads it, and `path` is for messages. Throws
 /// ConfigError unless it is one JSON object in UTF-8, of at most kMaxIndexBytes, with one object `weight_map`. Its
 /// members give each tensor, once, the name of a safetensors file in the same folder. A name with a path is an error,
 /// because an index from an untrusted source could name any file. Other fields are ignored.

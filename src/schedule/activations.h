@@ -7,7 +7,8 @@
 
 namespace chimera {
 
-/// Activations of a micro-batch, or slice, at a stage, in any unit of memory. The default counts micro-batches.
+/// Activations of a micro-batch, or of a slice of its tokens, at a stage, in any unit of memory. The default counts
+/// micro-batches.
 struct ActivationSizes {
   double whole = 1;     ///< While a backward runs
   double kept = 1;      ///< From the forward to the backward; less than `whole` if the stage recomputes
