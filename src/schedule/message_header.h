@@ -13,9 +13,10 @@ namespace chimera {
 struct MessageTag {
   std::int64_t step = 0;  ///< Number of the step, from 1
   Op op;                  ///< weight_version and paired are not part of the name
-  /// XXH3 hash of the tensor's bytes, if the sender computed it; not part of the name.
+  /// XXH3 hash of the tensor's bytes, with --verify-messages; not part of the name.
   std::optional<std::uint64_t> checksum = std::nullopt;
-  double sent = 0;  ///< monotonic_seconds() of the sender when the tensor left, 0 if not known; not part of the name
+  double sent = 0;  ///< When the tensor left, by the sender's monotonic_seconds() (core/clock.h), to measure its
+                    ///< transit; 0: not known. Not part of the name
   friend bool operator==(const MessageTag& a, const MessageTag& b) {
     return a.step == b.step && a.op.kind == b.op.kind && a.op.replica == b.op.replica && a.op.stage == b.op.stage &&
            a.op.micro_batch == b.op.micro_batch && a.op.slice == b.op.slice;

@@ -26,7 +26,7 @@ struct OffloadedForward {
                                                                const std::set<StageId>& stages, Pairs pairs);
 
 /// Returns the number of micro-batches whose activations of offloaded stages are on the device at once
-/// (Program::most_on_device): those of the running op (or pair), and of the next backward.
+/// (Program::most_on_device in schedule/program.h): those of the running op (or pair), and of the next backward.
 [[nodiscard]] constexpr std::int64_t most_on_device(Pairs pairs) { return pairs == Pairs::Together ? 3 : 2; }
 
 }  // namespace chimera

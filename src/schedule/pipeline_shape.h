@@ -6,8 +6,8 @@
 
 namespace chimera {
 
-/// How Chimera schedules N > D micro-batches (Li and Hoefler, SC'21, section 3.5). A *unit* is a complete schedule of
-/// some micro-batches, which is repeated.
+/// How Chimera schedules N micro-batches on D workers if N > D (Li and Hoefler, SC'21, section 3.5). A *unit* is a
+/// complete schedule of some micro-batches, which is repeated.
 enum class ScaleMethod : std::uint8_t {
   Direct,    ///< Units of D micro-batches, one after the other
   Doubling,  ///< Units of 2D micro-batches, with two forwards before each backward
@@ -33,7 +33,7 @@ struct PipelineShape {
   std::int64_t micro_batches = 0;  // N: micro-batches per step, all directions together
   std::int64_t pipelines = 2;      // 2f: pipelines of Chimera, half of them down the workers and half up
   std::int64_t chunks = 1;         // v: stages of a replica on each worker (virtual stages)
-  std::int64_t waves = 1;          // w: how often the stages of Hanayo go down the workers and up again
+  std::int64_t waves = 1;          // w: how often the stages of the schedule `hanayo` go down the workers and up again
   ScaleMethod scale = ScaleMethod::Direct;
   OpOrder order = OpOrder::Auto;
   std::int64_t slices = 1;  // k: slices of a micro-batch

@@ -38,15 +38,16 @@ struct AllReduceStart {
   friend bool operator==(const AllReduceStart&, const AllReduceStart&) = default;
 };
 
-/// Returns [worker]: its all-reduces in a synchronous step, in the order in which it starts them. There is one for each
-/// stage that several workers hold (or for every stage), and one for a tied matrix, even if a single worker holds it,
-/// to add the gradients of its two uses.
+/// Returns [worker]: its all-reduces in a synchronous step, in the order in which it starts them; none if there are no
+/// backwards. There is one for each stage that several workers hold (or for every stage), and one for a tied matrix,
+/// even if a single worker holds it, to add the gradients of its two uses.
 ///
-/// All workers start their all-reduces in the same order: by the time of the stage's last backward on any worker. So
-/// all-reduces cannot deadlock, even if a collective waits for the one before it. An eager all-reduce starts after the
-/// stage's last backward on the worker, and after the all-reduces that precede it in this order.
+/// All workers start their all-reduces in the same order: by the latest `start` of the group's backwards on all
+/// workers. So all-reduces cannot deadlock, even if a collective waits for the one before it. An eager all-reduce
+/// starts after the stage's last backward on the worker, and after the all-reduces that precede it in this order.
 ///
-/// `start` is the result of unit_start_times(table), from which all processes compute the same order.
+/// `start`: [op], the result of unit_start_times(table) (dependencies.h). It contains no measured times, so all
+/// processes compute the same order.
 [[nodiscard]] std::vector<std::vector<AllReduceStart>> place_all_reduces(const OpTable& table,
                                                                          const std::vector<std::int64_t>& start,
                                                                          const AllReduceOptions& options);

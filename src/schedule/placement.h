@@ -1,5 +1,6 @@
 #pragma once
-// The workers of all stages, for each replica of the model. schedule.h describes stages and replicas.
+// Which worker holds each stage (consecutive layers), for each replica of the model. Bidirectional schedules have
+// several replicas (schedule.h).
 
 #include <vector>
 
@@ -7,7 +8,7 @@
 
 namespace chimera {
 
-/// worker_of[r][s]: the worker that holds stage s of replica r.
+/// worker_of[r][s]: the worker that holds stage s of replica r. worker() requires both in range.
 struct Placement {
   std::vector<std::vector<WorkerId>> worker_of;
   [[nodiscard]] WorkerId worker(ReplicaId replica, StageId stage) const {

@@ -42,7 +42,8 @@ struct RankLayout {
   [[nodiscard]] std::int64_t num_ranks() const { return workers * data_parallel; }
   [[nodiscard]] RankId rank(const GroupWorker& place) const;
   [[nodiscard]] GroupWorker place(RankId rank) const;
-  /// Returns, for each parameter group, the ranks of its workers in all data-parallel groups.
+  /// Returns, for each parameter group, the ranks of its workers in all data-parallel groups. `holders`: its workers,
+  /// the same in every data-parallel group.
   [[nodiscard]] RankGroups ranks_of(const WorkerGroups& holders) const;
 };
 

@@ -33,7 +33,7 @@ class TreeAdder {
     }
     pending_.emplace_back(tree, std::move(sum));
   }
-  /// Returns and removes the subtrees without a sibling.
+  /// Returns and removes the subtrees whose siblings are missing, with their sums, from left to right.
   [[nodiscard]] std::vector<std::pair<Subtree, Sum>> take() { return std::exchange(pending_, {}); }
   /// Returns and removes the sum of all subtrees. Requires at least one.
   template <class Add>
@@ -51,18 +51,21 @@ class TreeAdder {
 /// Returns the fewest subtrees that make up blocks [first, last), from left to right.
 [[nodiscard]] std::vector<Subtree> subtrees_of(std::int64_t first, std::int64_t last);
 
-/// Which blocks each member of a parameter group (dependencies.h) sums itself, before the sums of members are added.
+/// Which blocks each member (a rank that holds a parameter group, dependencies.h) sums itself, before the sums of
+/// members are added.
 struct SumOrder {
-  std::vector<std::vector<Subtree>> parts;  // [member of the group]: its subtrees, from left to right
+  std::vector<std::vector<Subtree>> parts;  // [member, by ascending rank]: its subtrees, from left to right
 };
 
-/// Consecutive micro-batches that one replica processes: [first, last), in the order of the step's samples.
+/// Consecutive micro-batches that one replica of one data-parallel group processes: [first, last), numbered in the
+/// order of the step's samples.
 struct MicroBatchRun {
   std::int64_t first = 0;
   std::int64_t last = 0;
 };
 
-/// Returns the largest power of two that divides the step's micro-batches, at most 64.
+/// Returns the number of blocks if the user gives none: the largest power of two, at most 64, that divides the step's
+/// micro-batches.
 [[nodiscard]] std::int64_t default_reduction_blocks(std::int64_t micro_batches);
 
 /// Returns the valid numbers of blocks, ascending: all blocks are equally long, and no block contains micro-batches of

@@ -24,7 +24,7 @@ namespace chimera {
 struct Schedule {
   std::string name;                // Name of its generator, or a name that the user gave
   std::int64_t stages = 0;         // S: stages of the model
-  std::int64_t micro_batches = 0;  // N: micro-batches of a step and group, or of all steps and groups in it
+  std::int64_t micro_batches = 0;  // N: micro-batches of all steps and groups in `workers`
   Placement placement;
   std::vector<std::vector<Op>> workers;  // [worker]: its ops in order
   double micro_batch_scale = 1;          // Size of a micro-batch relative to --micro-batch-size: 0.5 for Halving
@@ -73,8 +73,8 @@ struct Place {
 [[nodiscard]] std::vector<bool> holds_a_stage(const Placement& placement, std::size_t workers);
 [[nodiscard]] std::vector<std::size_t> lost_workers(const Schedule& schedule);
 
-/// Returns whether the stage uses the tied matrix of a tied model (its token embedding and output matrix are one): it
-/// is the first or the last stage.
+/// Returns whether the stage is the first or the last. These use the tied matrix of a tied model, in which token
+/// embedding and output matrix are one.
 [[nodiscard]] bool uses_tied_matrix(StageId stage, std::int64_t stages);
 
 /// Returns the workers of each parameter group (dependencies.h): stage_groups(), and for a tied model one more group,

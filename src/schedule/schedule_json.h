@@ -22,7 +22,7 @@ inline constexpr std::int64_t kMaxOpsOfFile = 10'000'000;
 /// Throws ConfigError, with the position in the file, if the text violates the grammar or has more than kMaxOpsOfFile
 /// ops. `source` is the name of the file for messages.
 [[nodiscard]] Schedule schedule_from_json(std::string_view text, const std::string& source);
-/// Reads the output of header_to_json(). Throws ConfigError as schedule_from_json() does.
+/// Reads the output of header_to_json(); the result has no workers. Throws ConfigError as schedule_from_json() does.
 [[nodiscard]] Schedule header_from_json(std::string_view text, const std::string& source);
 
 }  // namespace chimera

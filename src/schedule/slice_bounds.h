@@ -7,9 +7,9 @@
 
 namespace chimera {
 
-/// Returns [slices + 1]: bounds of slices with equal times as fractions of the sequence, the solutions x of (1 - a) x +
-/// a x^2 = j / slices. `attention` (a) is the fraction of an op's time that is attention. Later slices are shorter,
-/// because they attend to more tokens.
+/// Returns [slices + 1]: bounds of slices with equal times, as fractions of the sequence. Later slices are shorter,
+/// because they attend to more tokens. `attention` (a, 0 to 1) is the fraction of an op's time that is attention.
+/// Bound j is the x for which (1 - a) x + a x^2 = j / slices.
 [[nodiscard]] inline std::vector<double> balanced_bounds(std::int64_t slices, double attention) {
   // A token costs the same for matrix products, and in proportion to its place for attention. So the first x of the
   // tokens take (1 - a) x + a x^2 of the time, and bound j is where this is j/k.

@@ -8,7 +8,8 @@
 
 namespace chimera {
 
-/// Start and end of an op. All times in this header are in the unit of the costs, from the start of the first step.
+/// Start and end of an op. All times in this header count from the start of the first step, in the unit of the costs
+/// (simulate/costs.h); measured times are in seconds.
 struct TimedOp {
   double start = 0;
   double end = 0;
@@ -108,13 +109,13 @@ struct Timeline {
   double period = 0;                   // Time from step to step in the middle of the run; of one step, the makespan
 };
 
-/// Details of a timeline for pictures; computed in linear time.
+/// Details of a timeline, for pictures and tables.
 struct Explanation {
   std::vector<std::vector<Bubble>> bubbles;  // [worker], in order of time; sum is the worker's idle time
   std::vector<Message> messages;
   std::vector<std::vector<TimedAllReduce>> all_reduces;  // [worker], in order of start
   std::vector<std::vector<MemoryPoint>> memory;          // [worker], in bytes, or stage units if bytes are unknown
-  std::vector<Place> critical_path;                      // Ops that determine the makespan, first to last
+  std::vector<Place> critical_path;  // Ops that determine the makespan, first to last; empty if measured
 };
 
 /// Returns [cause]: the total length of these workers' bubbles.

@@ -34,14 +34,14 @@ class UpdateCounter {
 /// Start or end of the lifetime of a version of a stage's weights.
 struct VersionChange {
   std::size_t after = 0;  // number of the worker's ops before it
-  Op op;  // the last use of a discarded version or the last gradient of the update, with the version as weight_version
+  Op op;  // last use of the discarded version, or last gradient of the update; weight_version is the changed version
   int change = 1;  // +1: created by an update, -1: discarded
 };
 
 /// Returns all changes on a worker in order. After the same op, a stage's discards come before its creations. Each
 /// stage of the worker starts with one version, which is not listed as a creation. A version is discarded after its
-/// last use, but not before the next version exists. If gradients remain at the worker's end, too few for an update,
-/// they make one more. Returns nothing for a synchronous schedule.
+/// last use, but not before the next version exists. Gradients that remain at the worker's end, too few for an update,
+/// make one more version. Returns nothing for a synchronous schedule.
 [[nodiscard]] std::vector<VersionChange> version_changes(const Schedule& schedule, std::size_t worker);
 
 /// Returns the maximum number of versions of a stage on the worker; 1 for a synchronous schedule.

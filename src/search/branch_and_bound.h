@@ -22,8 +22,9 @@ namespace chimera {
 class BranchAndBound {
  public:
   /// Searches for orders that are faster than `makespan`, the makespan of a known schedule. `state` has windows that
-  /// hold for every such order. With `digits` > 0, searches only a part of the tree: the binary digits of `part` are
-  /// the first `digits` decisions. The parts 0 .. 2^digits - 1 together cover the tree.
+  /// hold for every such order (raise_bound() in makespan_bound.h). With `digits` > 0, searches only a part of the
+  /// tree: the binary digits of `part` are the first `digits` decisions. The parts 0 .. 2^digits - 1 together cover the
+  /// tree.
   BranchAndBound(const Instance& instance, double makespan, WindowState state, std::int64_t part = 0, int digits = 0)
       : windows_(instance), instance_(instance) {
     const double deadline = deadline_below(makespan);

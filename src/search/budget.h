@@ -40,7 +40,7 @@ class Budget {
     return seconds_ && *seconds_ <= 0 ? 1 : used;
   }
 
-  /// Makes the budget spent also when `is_stopped` becomes true. Holds a reference.
+  /// Makes the budget spent also when `is_stopped` becomes true, which any thread may do. Holds a reference to it.
   void stop_when(const std::atomic<bool>& is_stopped) { is_stopped_ = &is_stopped; }
 
   /// Returns the budget of one of `sharers` searchers. Together they may use this budget up to the fraction `until`.

@@ -17,9 +17,9 @@ namespace chimera {
 /// Makespan of orders whose ops wait for each other in a cycle.
 inline constexpr double kDeadlocked = std::numeric_limits<double>::infinity();
 
-/// Orders of all workers.
+/// Orders of all workers, and their makespan.
 struct Solution {
-  Orders orders;
+  Orders orders;  // [worker]: the queues of its ops, in order
   double makespan = kDeadlocked;
   std::string origin = {};  // how the orders were found: name of a generator or of a method of the search
 };

@@ -24,7 +24,8 @@ using CopiesFit = std::function<bool(const std::vector<ExtraCopy>& copies)>;
 /// Searches for the copies that make the fastest schedule: a beam search over placements by a lower bound of their
 /// makespan (Routes::bound in generate/routes.h), then make_detours() for the best ones. Adds at most `most` copies to
 /// `task.extra_copies`, and only those that fit and that help: the schedule is faster or, if it is equally fast, fewer
-/// stages are on only one worker. Deterministic if `fits` is. Throws as make_detours() does.
+/// stages are on only one worker. Deterministic if `fits` is. Throws ConfigError as make_detours() does, for example if
+/// all holders of a stage are lost.
 [[nodiscard]] BalancedDetours balance_detours(DetourTask task, std::int64_t most, const CopiesFit& fits = {});
 
 }  // namespace chimera
