@@ -81,8 +81,8 @@ struct Shortage {
 /// Throws ConfigError, naming worker and micro-batch, if there is a shortage.
 void require_room(const SearchProblem& problem);
 
-/// Returns the instance of a problem. It ignores contention of links, all-reduces and updates. Throws ConfigError as
-/// CostTable does.
+/// Returns the instance of a problem. It ignores contention of links, all-reduces and updates. Throws ConfigError if a
+/// cost is invalid (CostTable).
 [[nodiscard]] Instance make_instance(const SearchProblem& problem);
 
 /// Returns the schedule of these orders. Requires that no queue occurs more often than it has ops.

@@ -3,7 +3,7 @@
 // Input of `chimera search`: a schedule before its ops are ordered. Bidirectional schedules have several *replicas*
 // (copies of the model) on the same workers. A SearchLayout says which worker holds each stage of each replica, and
 // which micro-batches each replica processes; the search then finds the order of ops. make_search_layout() makes it
-// from the placement that a user chooses (--placement) and the shape. search_layout_of() (answers/search_answer.cc)
+// from the placement that a user chooses (--placement) and the shape. search_layout_of() (answers/search_answer.h)
 // takes it from an existing schedule.
 
 #include "schedule/schedule.h"
@@ -18,7 +18,7 @@ struct SearchLayout {
   Placement placement;                                   // (replica, stage) -> worker
   std::vector<std::vector<MicroBatchId>> micro_batches;  // [replica], ascending
   std::int64_t slices = 1;                               // k: slices of a micro-batch's tokens, each with its own ops
-  double micro_batch_scale = 1;                          // as in Schedule
+  double micro_batch_scale = 1;  // size of a micro-batch relative to --micro-batch-size (Schedule)
 };
 
 /// How stages are placed on D workers. The shape gives 2f (pipelines), v (chunks: stages of a replica on each worker)
@@ -40,15 +40,16 @@ enum class PlacementKind {
 /// Maximum number of ops in a search.
 inline constexpr std::int64_t kMaxSearchedOps = 4'000'000;
 
-/// Throws ConfigError if D, N or k is below 1, or if a schedule with `stages_per_worker` stages per worker would have
-/// more than kMaxSearchedOps ops.
+/// Throws ConfigError if D, N, k or `stages_per_worker` is below 1, if k is above kMaxSlices, or if a schedule with
+/// that many stages per worker would have more than kMaxSearchedOps ops.
 void require_searchable(const PipelineShape& shape, std::int64_t stages_per_worker);
 
 /// Returns [replica]: its micro-batches, assigned round-robin.
 [[nodiscard]] std::vector<std::vector<MicroBatchId>> assign_round_robin(std::int64_t micro_batches,
                                                                         std::int64_t replicas);
 
-/// Returns the layout of a schedule's ops. Unlike search_layout_of(), accepts any schedule.
+/// Returns the layout of a schedule's ops. Accepts any schedule; search_layout_of() throws ConfigError for those that
+/// cannot be searched, such as asynchronous ones.
 [[nodiscard]] SearchLayout layout_of(const Schedule& schedule);
 
 /// Returns a schedule of this layout whose workers have no ops.

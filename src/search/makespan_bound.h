@@ -32,8 +32,9 @@ struct RaisedBound {
 
 /// Raises the lower bound `bound` towards `makespan`, the makespan of the best known schedule. The result is about the
 /// largest deadline for which Windows (windows.h) proves that no schedule meets it. Uses Windows::narrow() first, then
-/// the slower Windows::probe(). If a worker has more than kMaxNarrowedOps ops, returns `bound` and an empty state.
-/// When `phase` (budget.h) ends, returns the bound that is proven so far.
+/// the slower Windows::probe(). If no schedule can be faster than `makespan`, returns `makespan` and an empty state. If
+/// a worker has more than kMaxNarrowedOps ops, returns `bound` and an empty state. When `phase` (budget.h) ends,
+/// returns the bound that is proven so far.
 [[nodiscard]] RaisedBound raise_bound(const Instance& instance, double bound, double makespan, Phase phase);
 
 /// Maximum number of ops of a worker for Windows.

@@ -24,7 +24,7 @@ inline constexpr std::size_t kMaxPlacements = 1000;
 /// Result of search_placements().
 struct PlacementSearch {
   SearchResult result;   // result of the best placement; `lower_bound` holds for all placements
-  std::size_t best = 0;  // index of the best placement
+  std::size_t best = 0;  // index of the best placement in `problems`
 };
 
 /// Throws ConfigError unless workers_are_alike() for all problems. With unequal links, placements that all_layouts()
@@ -33,7 +33,7 @@ void require_equal_links(const std::vector<SearchProblem>& problems);
 
 /// Searches problems that differ only in placement, in rounds of equal time. After each round, drops placements whose
 /// lower bound is not below the best makespan, and keeps the fastest quarter of the others. `starts(i)` returns the
-/// initial schedules for problem i. Throws as search() does if no placement has enough memory.
+/// initial schedules for problem i. Throws ConfigError, as search() does, if no placement has enough memory.
 [[nodiscard]] PlacementSearch search_placements(const std::vector<SearchProblem>& problems,
                                                 const std::function<std::vector<Schedule>(std::size_t)>& starts,
                                                 const SearchOptions& options);

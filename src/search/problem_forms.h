@@ -53,7 +53,7 @@ struct ParetoSolution : Solution {
 /// in search.cc has its own front; Search merges them and returns the result as SearchResult::pareto.
 class ParetoFront {
  public:
-  /// Returns whether no solution in the set is at least as good in both.
+  /// Returns whether no solution in the front is at least as good in both, allowing for rounding.
   [[nodiscard]] bool admits(double makespan, double peak) const {
     return std::ranges::none_of(solutions_, [&](const ParetoSolution& find) { return covers(find, makespan, peak); });
   }

@@ -31,10 +31,11 @@ struct SearchOptions {
   std::optional<std::int64_t> iterations;
   std::uint64_t seed = 0;   // of random numbers
   bool wants_front = true;  // whether to spend a quarter of the time on lower memory limits, for the Pareto front
-  std::function<void(const SearchProgress&)> progress = nullptr;  // called periodically from the caller's thread
+  // Called in the caller's thread for better schedules and, with several cores, every 0.1 s
+  std::function<void(const SearchProgress&)> progress = nullptr;
 };
 
-/// A schedule of the Pareto front: no other one found has a smaller makespan and a smaller peak.
+/// A schedule of the Pareto front: no other schedule found is at least as good in both makespan and peak.
 struct ParetoPoint {
   double makespan = 0;
   double peak_in_flight = 0;  // as SearchResult::peak_in_flight

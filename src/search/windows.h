@@ -56,7 +56,8 @@ class Windows {
   /// Returns the facts without a deadline.
   [[nodiscard]] WindowState at_start() const;
 
-  /// Adds all consequences of `deadline` to `state`. Returns false if no schedule with the facts in `state` meets it.
+  /// Adds all consequences of `deadline` to `state`. Returns false if no schedule with the facts in `state` meets it;
+  /// `state` is then meaningless.
   bool narrow(WindowState& state, double deadline);
 
   /// Does the same after adding a precedence.

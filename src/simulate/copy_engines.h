@@ -13,7 +13,7 @@
 
 namespace chimera {
 
-/// The two copies of the activations of one forward.
+/// The two copies of the activations of one forward. Times are in the unit of the costs.
 struct OffloadCopies {
   std::size_t forward = 0;   // position of the forward in the worker's list
   std::size_t backward = 0;  // position of its backward

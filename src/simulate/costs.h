@@ -117,8 +117,9 @@ struct CostModel {
   std::vector<double> recompute = {};
   std::optional<double> pair = std::nullopt;  // Time of two ops that overlap, as a fraction of the sum of their times,
                                               // but at least that of the longer op. Empty: pairs do not overlap
-  std::vector<double> workers = {};           // [worker]: factor of its ops' times, 1 if healthy. Empty: 1
-  std::vector<double> micro_batches = {};     // [micro-batch of a step]: factor of its ops' times. Empty: 1
+  // [worker], or [worker of a group] for all groups: factor of its ops' times, 1 if healthy. Empty: 1
+  std::vector<double> workers = {};
+  std::vector<double> micro_batches = {};  // [micro-batch of a step]: factor of its ops' times. Empty: 1
 
   // Messages
   double latency = 0;                             // Delay of each message, in addition to LinkCosts::alpha

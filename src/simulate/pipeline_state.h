@@ -96,8 +96,8 @@ class PipelineState {
     return is_alone ? std::max(worker.free, sums_.free_since(w)) : kNever;
   }
 
-  /// Returns the op whose result the worker's next op needs, and which has not run, or whose message has no known time
-  /// of arrival; kNoOp if there is none.
+  /// Returns an op that the worker's next op waits for: it has not run, or its message has no known time of arrival.
+  /// Returns kNoOp if there is none.
   [[nodiscard]] OpIndex missing_input(std::size_t w) const {
     if (workers_[w].position == workers_[w].end) return kNoOp;
     for (const OpIndex input : workers_[w].inputs) {
