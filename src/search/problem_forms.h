@@ -6,7 +6,8 @@
 // which runs only the ops of replica 0. With more than two replicas (f down and f up), the symmetry also maps each down
 // replica onto the next. So with 2f replicas, the folded problem has one replica and D/2f workers, and a search
 // improves faster. In experiments, symmetric schedules are among the best; this is not proven. search() searches both
-// forms of a problem (ProblemForms).
+// forms of a problem (ProblemForms). ParetoFront collects the solutions that no other one equals in both makespan and
+// memory.
 
 #include <algorithm>
 #include <utility>

@@ -13,9 +13,9 @@
 namespace chimera {
 
 /// How the time and the bytes of an op differ from those of a full micro-batch at its stage on a healthy worker. Both
-/// are products of the size of the schedule's micro-batches (Schedule::micro_batch_scale) and the fraction of its time
-/// or bytes that the op's slice takes (SliceCosts); for the time, also of the factors of its micro-batch and its
-/// worker.
+/// are products of the size of the schedule's micro-batches (Schedule::micro_batch_scale) and the fraction of a
+/// micro-batch's time or bytes that the op's slice takes (SliceCosts); for the time, also of the factors of its
+/// micro-batch and its worker.
 class OpScale {
  public:
   OpScale(const Schedule& schedule, const CostModel& model);

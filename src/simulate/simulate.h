@@ -51,10 +51,10 @@ struct SimulationOptions {
 /// divided by the number of cores, less the time that ops save while other cores idle.
 ///
 /// Throws ScheduleError if ops wait for each other in a cycle, or if a worker of a synchronous schedule mixes the ops
-/// of two steps. Throws ConfigError as CostTable does, and if `steps` does not divide the number of micro-batches. Also
-/// throws it unless `cores` has cores > 0, all_reduce_share in [0, 1], finite slowdowns of 0 or more, and sums_overlap
-/// and idle_gain in [0, 1). Requires a schedule that check() accepts; if an op that makes an input is missing, the
-/// input is ignored.
+/// of two steps. Throws ConfigError if a cost is invalid (CostTable), and if `steps` does not divide the number of
+/// micro-batches. Also throws it unless `cores` has cores > 0, all_reduce_share in [0, 1], finite slowdowns of 0 or
+/// more, and sums_overlap and idle_gain in [0, 1). Requires a schedule that check() accepts; if an op that makes an
+/// input is missing, the input is ignored.
 [[nodiscard]] Timeline simulate(const Schedule& schedule, const CostModel& costs,
                                 const SimulationOptions& options = {});
 

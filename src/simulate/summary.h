@@ -16,12 +16,12 @@ namespace chimera {
 /// Throws ConfigError if `steps` does not divide the schedule's micro-batches.
 void end_steps_with_ops(const Schedule& schedule, std::int64_t steps, Timeline& timeline);
 
-/// Sets the maximum activations in flight and weight versions of each worker, which depend only on the order of ops.
+/// Sets each worker's peak_in_flight, peak_stage_units and peak_weight_versions, which depend only on the order of ops.
 void count_peaks(const Schedule& schedule, Timeline& timeline);
 
-/// Sets the totals that depend on times. WorkerTimeline::busy may already contain other work, such as measured
-/// recomputations; the time of ops is added to it. Timeline::makespan may already contain the end of an all-reduce; it
-/// is raised to the end of the last op or update.
+/// Sets busy and idle times, bubbles, makespan and period from the times of ops and updates. WorkerTimeline::busy may
+/// already contain other work, such as measured recomputations; the time of ops is added to it. Timeline::makespan may
+/// already contain the end of an all-reduce; it is raised to the end of the last op or update.
 void summarize_timeline(Timeline& timeline);
 
 /// Returns the largest amount of memory that the worker holds at any time, in the unit of Explanation::memory.

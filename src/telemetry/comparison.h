@@ -17,14 +17,15 @@ struct Difference {
   std::string field;
   std::vector<std::string> values;  ///< [run]; empty if not recorded
 };
-/// Returns the fields that differ, in the order of the first run that has them.
+/// Returns the fields that differ, in the order of the first run that has them. A field that a run lacks counts as an
+/// empty value.
 [[nodiscard]] std::vector<Difference> differences_of(const std::vector<RunHistory>& runs);
 
 /// Returns a table of the results, and the differing settings. Throws ConfigError if a run has no step.
 [[nodiscard]] std::string comparison_text(const std::vector<RunHistory>& runs);
 /// Returns the same as JSON; docs/metrics.md lists the fields. Throws ConfigError if a run has no step.
 [[nodiscard]] std::string comparison_json(const std::vector<RunHistory>& runs);
-/// Returns the curves of the losses as an SVG picture.
+/// Returns the curves of the losses over steps as an SVG picture.
 [[nodiscard]] std::string comparison_svg(const std::vector<RunHistory>& runs);
 /// Returns an HTML page with results, differences, and curves over steps and time. Throws ConfigError for a run without
 /// steps.

@@ -22,8 +22,9 @@ namespace chimera {
 /// metrics.jsonl. `wall_time` counts seconds since 1970.
 [[nodiscard]] std::string step_event(const StepMetrics& metrics, double wall_time);
 
-/// Returns a restart event: TensorBoard drops the numbers that earlier files of the folder have for `step` and later
-/// steps. Source: SessionLog of event.proto, and _CheckForRestartAndMaybePurge of tensorboard's event_accumulator.
+/// Returns a restart event at `wall_time` (seconds since 1970): TensorBoard drops the numbers that earlier files of the
+/// folder have for `step` and later steps. Source: SessionLog of event.proto, and _CheckForRestartAndMaybePurge of
+/// tensorboard's event_accumulator.
 [[nodiscard]] std::string restart_event(std::int64_t step, double wall_time);
 
 /// Returns whether the folder has event files, of any program.

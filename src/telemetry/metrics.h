@@ -43,8 +43,8 @@ struct LossWatch {
 };
 
 /// Appends whole records to a file. If the disk is full or fails, records wait in memory until a later write succeeds.
-/// The first failure and the recovery are reported on messages(). A pipe without a reader discards records. For one
-/// thread.
+/// The first failure and the recovery are reported on messages() (core/console.h). A pipe without a reader discards
+/// records. For one thread.
 class AppendFile {
  public:
   /// `file` is open for appending, with `size` bytes. `name` is for messages.
@@ -89,9 +89,9 @@ struct StepMetrics {
   std::optional<double> validation_loss = {};
   std::optional<std::string> parameters_hash = {};  // only with --reduction canonical
   std::optional<std::int64_t> workers = {};         // ranks that run, if some are lost (--recover reroute)
-  // With --adapt all, the speeds that the order of ops is made for. Factors are [launched rank]: 2 if its ops take
-  // twice as long; empty: all ranks are equally fast. A delay has two launched ranks and the seconds of a message
-  // between them
+  // With --adapt all, the speeds that the order of ops is made for. Factors are [launched rank], the number of the rank
+  // at the start of the job: 2 if its ops take twice as long; empty: all ranks are equally fast. A delay has two
+  // launched ranks and the seconds of a message between them
   std::vector<double> factors = {};
   std::vector<std::array<double, 3>> delays = {};
   std::optional<std::string> order = {};   // how the order of ops changed before this step (--adapt all)
@@ -118,8 +118,9 @@ void require_unlocked_lines(const std::string& path);
 /// An open metrics file with a JSON object per step, locked against other runs.
 class MetricsFile {
  public:
-  /// Opens the file and truncates it to read_kept_lines(). Creates missing parent folders. Throws ConfigError if it
-  /// cannot be written, or another run is writing it.
+  /// Opens the file and truncates it to read_kept_lines(): to nothing if `last_step` is 0. Does not truncate a pipe or
+  /// a device. Creates missing parent folders. Throws ConfigError if it cannot be written, or another run is writing
+  /// it.
   explicit MetricsFile(const std::string& path, std::int64_t last_step = 0);
   /// Appends the line of a step.
   void write(const StepMetrics& metrics) { lines_.add(to_json_line(metrics)); }

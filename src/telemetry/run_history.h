@@ -20,17 +20,17 @@ using Configuration = std::vector<std::pair<std::string, std::string>>;
 /// Returns the fields of a nested JSON object, in its order. Names of nested fields are joined with dots.
 [[nodiscard]] Configuration flatten(const nlohmann::ordered_json& record);
 
-/// Returns the configuration of the run in the newest readable checkpoint in `folder`, without the state at its step;
-/// empty if there is none.
+/// Returns the configuration of the run in the newest readable checkpoint in `folder`, without `progress`, the state of
+/// the run at that step; empty if there is none.
 [[nodiscard]] Configuration configuration_of(const std::string& folder);
 
 /// Returns the value of a field, or `otherwise` if the configuration lacks it.
 [[nodiscard]] std::string value_of(const Configuration& configuration, const std::string& field,
                                    const std::string& otherwise = "");
 
-/// Parses the lines of a metrics file (docs/metrics.md), without the state of the run at its steps. A loss, gradient
-/// norm or learning rate that a line lacks is not a number. Ignores an incomplete last line. Throws ConfigError, with
-/// `path` and line number, for a line that is not a step.
+/// Parses the lines of a metrics file (docs/metrics.md). Reads only the fields that views show; the others, such as
+/// StepMetrics::tokens, keep their defaults. A loss, gradient norm or learning rate that a line lacks is not a number.
+/// Ignores an incomplete last line. Throws ConfigError, with `path` and line number, for a line that is not a step.
 [[nodiscard]] std::vector<StepMetrics> parse_metrics(const std::string& path, const std::string& text);
 
 /// A run as its files describe it.
@@ -68,7 +68,7 @@ struct RunResults {
 /// Returns the results of a run. Throws ConfigError if it has no step.
 [[nodiscard]] RunResults summarize_run(const RunHistory& run);
 
-/// Returns the median, or 0 if there are no values.
+/// Returns the median (of an even number of values, the larger one in the middle), or 0 if there are no values.
 [[nodiscard]] double median_of(std::vector<double> values);
 
 /// Cause of a utilization above 1.

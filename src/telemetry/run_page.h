@@ -28,7 +28,7 @@ struct RunPage {
   std::vector<Panel> timelines;  ///< One step: measured, then simulated
 };
 
-/// Returns the page as HTML.
+/// Returns the page as HTML. Throws ConfigError if the run has no step.
 [[nodiscard]] std::string to_page(const RunPage& report);
 
 }  // namespace chimera

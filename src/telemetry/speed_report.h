@@ -3,8 +3,8 @@
 // Answers why a run is slower than predicted: the time of a step as planned and as measured, and the parts of a step. A
 // run that is not over, or that was killed, is judged by its flight records (launch/flight/flight_record.h), files in
 // which each rank notes the start of every instruction of its last steps. A run that is over has left speed.json, with
-// the figures of its last lines (train/observe/step_summary.h) and the report as text. `chimera diagnose` prints the
-// report.
+// the figures that it printed at its end (train/observe/step_summary.h) and the report as text. `chimera diagnose`
+// prints the report.
 //
 //   flight records -> complete steps of each rank --+
 //                                                   +-> SpeedAnalysis -> text, JSON
@@ -69,10 +69,10 @@ struct RankSpeed {
 
 /// Where the time of a run's steps went.
 struct SpeedAnalysis {
-  std::int64_t steps = 0;                   ///< Complete steps in the records of all ranks, or of the run
-  double step_seconds = 0;                  ///< Median
-  double planned = 0;                       ///< Seconds of a step in the plan or profile that started the run; 0: none
-  double simulated = 0;                     ///< Seconds of a step with the measured times of ops; 0: not known
+  std::int64_t steps = 0;   ///< Complete steps in the shortest record of a rank, or steps of a run that is over
+  double step_seconds = 0;  ///< Median
+  double planned = 0;       ///< Seconds of a step in the plan or profile that started the run; 0: none
+  double simulated = 0;     ///< Seconds of a step with the measured times of ops; 0: not known
   std::optional<double> others_share = {};  ///< Fraction of the cores' time that other processes used; empty: not known
   std::string busiest_other = {};  ///< Name and share of the busiest process of others (core/core_use.h); empty: none
   std::string profile = {};        ///< Name, file and date of the profile of OpSpeed::planned
@@ -88,7 +88,7 @@ inline constexpr const char* kSpeedName = "speed.json";
 /// it touches memory for the first time. Returns nothing if the records hold no complete step.
 [[nodiscard]] std::optional<SpeedAnalysis> speed_of(const Flight& flight);
 
-/// Returns the slow ranks in flight records.
+/// Returns the slow ranks in flight records, ascending; empty if the records hold no complete step.
 [[nodiscard]] std::vector<int> stragglers_of(const Flight& flight);
 /// Returns a sentence about the load of other processes, or that it is unknown.
 [[nodiscard]] std::string load_text(const std::optional<double>& others_share, const std::string& busiest_other);

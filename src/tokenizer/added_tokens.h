@@ -33,7 +33,8 @@ class TokenFinder {
  public:
   TokenFinder() { trie_.emplace_back(); }
 
-  /// Adds a token that is found where `pattern` is in the text. Ignores an empty or repeated pattern.
+  /// Adds a token that is found where `pattern` (its content, or its normalized content) is in the text. Ignores an
+  /// empty or repeated pattern.
   void add(const AddedToken& token, std::string_view pattern);
   [[nodiscard]] bool empty() const { return tokens_.empty(); }
 
