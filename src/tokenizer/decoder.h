@@ -10,7 +10,7 @@ namespace chimera {
 
 /// Replaces the letters of byte-level BPE by their bytes. Invalid UTF-8 becomes U+FFFD.
 struct ByteLevelDecoding {};
-/// Removes `prefix` from tokens that continue a word, and puts blanks before other tokens.
+/// Removes `prefix` from tokens that continue a word, and puts a blank before each other token but the first.
 struct WordPieceDecoding {
   std::string prefix = "##";
   bool cleanup = true;  ///< whether to remove blanks before English punctuation and contractions

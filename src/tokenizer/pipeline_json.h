@@ -2,7 +2,8 @@
 
 // Readers for the sections of a tokenizer.json: one for each part of a tokenizer (pipeline_tokenizer.h has a picture),
 // and for single fields. An unsupported feature is an error, because the ids of tokens would be wrong if it were
-// ignored. All functions throw ConfigError with the position in the file.
+// ignored. A part whose field is missing or null does nothing. All functions throw ConfigError with the position in the
+// file.
 
 #include "core/json_value.h"
 #include "tokenizer/pipeline_tokenizer.h"

@@ -54,8 +54,8 @@ using WordBuffers = std::array<std::string, 4>;
 /// The steps in order, at most as many as there are buffers.
 using PreTokenizer = std::vector<WordsStep>;
 
-/// Returns the end of the digits, or of the text without digits, that begins at `start`. If `individual`, a digit ends
-/// after itself.
+/// Returns the end of the run of digits, or of other characters, that begins at `start`. If `individual`, each digit is
+/// a run.
 [[nodiscard]] std::size_t end_of_digits(std::string_view text, std::size_t start, bool individual);
 /// Returns the next word of BertWordStep from `start` on, and sets `start` to its end. Returns an empty text at the
 /// end.

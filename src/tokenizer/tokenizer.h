@@ -59,7 +59,7 @@ class Tokenizer {
   [[nodiscard]] virtual std::size_t find_cut(std::string_view text, std::size_t least) const = 0;
 };
 
-/// Returns a tokenizer that makes each byte a token.
+/// Returns a tokenizer that makes each byte a token; its id is the value of the byte. No token ends a document.
 [[nodiscard]] std::unique_ptr<Tokenizer> make_byte_tokenizer();
 
 /// Returns the ids of a text, by a temporary Encoder.

@@ -44,7 +44,8 @@ void add_listed_tokens(const std::string& text, const std::string& source, Token
 
 /// Returns the special tokens of a vocabulary. For each field, such as "eos_token", this is the token in `config`; if
 /// `config` has none, the default in `usual`, unless the vocabulary lacks it. Throws ConfigError if `config` has an
-/// unsupported field, a token that is not in the vocabulary, or a token with another id than in the vocabulary.
+/// unsupported field, a named token that is not in the vocabulary, or a listed token that is not in the result with the
+/// same id. `source` is the file of the vocabulary, for messages.
 [[nodiscard]] std::vector<AddedToken> special_tokens(const TokenizerConfig& config,
                                                      const std::map<std::string, std::string>& usual,
                                                      const TextMap<TokenId>& vocabulary, const std::string& source);

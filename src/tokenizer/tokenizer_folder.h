@@ -21,7 +21,8 @@ inline constexpr std::array kTokenizerNames = {kTokenizerJson, "vocab.json", "vo
 inline constexpr const char* kBytes = "bytes";
 
 /// Opens "bytes", a tokenizer.json, a vocab.json next to its merges.txt, a vocab.txt, or a folder with one of these
-/// (kTokenizerNames). Throws ConfigError for malformed or unsupported content.
+/// (kTokenizerNames). Names of files may have a prefix (gpt2-vocab.json); a file with any other name is read as a
+/// tokenizer.json. Throws ConfigError if there is no such file, or for malformed or unsupported content.
 [[nodiscard]] std::unique_ptr<Tokenizer> open_tokenizer(const std::string& path);
 
 /// A file of a tokenizer.

@@ -18,9 +18,9 @@ namespace chimera {
 
 /// Returns the tokenizer of a tokenizer.json. `source` names the file in messages. `config` is the
 /// tokenizer_config.json in the same folder. Its eos_token, which must be in the vocabulary, ends documents; if it has
-/// none, a usual token such as <|endoftext|> does. Texts get the same ids as by AutoTokenizer (transformers 5): tokens
-/// of the vocabulary that `config` names are special, and a setting of `config` that contradicts the file is a
-/// ConfigError.
+/// none, documents end with a usual token such as <|endoftext|> that the vocabulary has. Texts get the same ids as by
+/// AutoTokenizer (transformers 5): tokens of the vocabulary that `config` names are special, and a setting of `config`
+/// that contradicts the file is a ConfigError.
 [[nodiscard]] std::unique_ptr<Tokenizer> tokenizer_from_json(const std::string& text, const std::string& source,
                                                              const TokenizerConfig& config = {});
 

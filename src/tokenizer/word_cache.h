@@ -1,8 +1,8 @@
 #pragma once
 
-// Encodes single words. WordModel is the interface of tokenizer models (bpe_model.h, word_piece_model.h). WordCache
-// keeps the ids of words that were encoded before: most words of a text are repetitions, so most of them are found in
-// the cache.
+// Encodes single words. TextMap is the type of vocabularies. WordModel is the interface of tokenizer models
+// (bpe_model.h, word_piece_model.h). WordCache keeps the ids of words that were encoded before: most words of a text
+// are repetitions, so most of them are found in the cache.
 
 #include <algorithm>
 #include <cstring>

@@ -1,8 +1,8 @@
 #pragma once
 // Reads what one rank did from a file of torch.profiler (Chrome's JSON trace format, optionally gzip), or what all
-// ranks did from a --trace file of chimera. torch.distributed.pipelining names a range `PP:2I0` for each action of its
-// table runtime: stage, kind and micro-batch as in its CSV (schedule/schedule_csv.h). A pair is one range,
-// `PP:(0F3;3B1)OVERLAP_F_B`. On a CPU, the range of an op includes the wait for its message.
+// ranks did from a --trace file of chimera. torch.distributed.pipelining names a range, such as `PP:2I0`, for each
+// action of a schedule that it runs from a table: stage, kind and micro-batch as in its CSV (schedule/schedule_csv.h).
+// A pair is one range, `PP:(0F3;3B1)OVERLAP_F_B`. On a CPU, the range of an op includes the wait for its message.
 
 #include <cstdint>
 #include <string>
@@ -47,7 +47,7 @@ struct RankTrace {
   std::int64_t origin = 0;                        // Nanoseconds since 1970
   bool on_device = false;                         // Times are of a GPU's kernels
   std::vector<TraceRange> ranges;
-  std::int64_t own_worker = -1;  // Worker in its data-parallel group, if a --trace file tells it
+  std::int64_t own_worker = -1;  // Worker in its data-parallel group, if a --trace file tells it; -1: it does not
 };
 
 /// Returns whether the file is a trace: its name ends in .json or .json.gz, and its first 64 KiB name a key of such a

@@ -48,8 +48,8 @@ struct TraceStepCosts {
   std::array<double, kOpKinds> host{};  // [kind]: part of an op in which no operator runs; 0 on a device
   std::vector<double> launches;         // [stage]: host's time to launch a backward for each weight; 0: not measured
   std::vector<double> copies;           // [boundary]: start of a send or a receive
-  std::vector<double> between;          // [worker]: from its last op to its first op of the next step; -1: unknown
-  double latency = 0;  // Mean time of awaited messages on their way, without the starts of send and receive
+  std::vector<double> between;  // [worker]: update, from its last op to its first op of the next step; -1: unknown
+  double latency = 0;           // Mean time of awaited messages on their way, without the starts of send and receive
 };
 
 /// A step. Times are in seconds from its start.
@@ -70,10 +70,10 @@ struct Trace {
   bool is_known = false;            // Whether a generator makes the same orders; its name is in `schedule`
   bool on_device = false;           // Whether times are those of kernels
   bool steps_overlap = false;       // Whether ranks start a step while others end the one before
-  std::int64_t data_parallel = 1;   // Ranks per worker of the pipeline
-  std::vector<std::int64_t> ranks;  // [worker]
+  std::int64_t data_parallel = 1;   // Number of data-parallel groups
+  std::vector<std::int64_t> ranks;  // [worker]: its rank in the job
   std::vector<TraceStep> steps;     // At least one
-  std::vector<std::string> notes;   // Choices to tell the user
+  std::vector<std::string> notes;   // Sentences for the user, such as which of several pipelines this is
   /// [stage][kind]: seconds of work of each micro-batch and step.
   std::vector<std::array<std::vector<double>, kOpKinds>> times;
   std::vector<std::vector<double>> sums;              // [stage]: seconds of each gradient sum
@@ -109,7 +109,8 @@ struct TraceSteps {
 /// Returns the mean costs of the steps around the median (three fifths of all), in seconds: an unusual step does not
 /// count, but an op of a usual step that takes longer does.
 [[nodiscard]] CostModel trace_costs(const Trace& trace);
-/// Returns [kind]: the part of these costs that an op takes whatever its size, because no operator runs; 0 on a device.
+/// Returns [kind]: the part of these costs that does not depend on the size of an op, because no operator runs; 0 on a
+/// device.
 [[nodiscard]] std::array<double, kOpKinds> trace_host_seconds(const Trace& trace);
 
 /// Returns the mean; 0 of no values.

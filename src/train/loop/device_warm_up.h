@@ -12,7 +12,8 @@
 namespace chimera {
 
 /// Runs the ops of training and validation on the samples of `step`, from 0, without messages and updates. Does nothing
-/// on the CPU. Collective. Throws ConfigError if less than kGpuMargin of the GPU's memory is free afterwards.
+/// on the CPU, and on the only rank of a job without --op-graphs. Collective: all ranks call it. Throws ConfigError if
+/// less than kGpuMargin (train/setup/device.h) of the GPU's memory is free afterwards.
 void warm_up_device(const RankContext& self, std::int64_t step, Loader& loader, DeviceProgress& progress,
                     Executor& executor);
 

@@ -15,9 +15,9 @@
 
 namespace chimera {
 
-/// Returns the micro-batch with the samples at `place`: tokens, targets and masks [samples, tokens], and the loss
-/// scales. MicroBatch::token_loss_scale is 1 divided by the number of targets in the whole step; sentence_loss_scale is
-/// 1 divided by the number of samples in the whole step.
+/// Returns the micro-batch with the samples at `place` (data/sample_prefetcher.h): tokens, targets and masks [samples,
+/// tokens], and the loss scales. MicroBatch::token_loss_scale is 1 divided by the number of targets in the whole step;
+/// sentence_loss_scale is 1 divided by the number of samples in the whole step.
 [[nodiscard]] MicroBatch make_micro_batch(const Samples& samples, Family family, const BatchPosition& place);
 /// Returns the micro-batch with these samples. For the loss scales, the step has `mini_batch` samples with
 /// `targets_per_sample` targets each.
@@ -36,8 +36,9 @@ class Loader {
  public:
   Loader(const Job& job, const GroupWorker& place, at::Device device);
 
-  /// Allocates the pinned memory that all steps need, after the first begin_step(): to allocate it in a step may wait
-  /// for the whole GPU, and so for receives. Waits until this step and the next are prefetched.
+  /// Allocates the pinned memory that all steps need, because an allocation in a step may wait for the whole GPU, and
+  /// so for receives. Call it after the first begin_step(). Waits until this step and the next are prefetched. Does
+  /// nothing on the CPU.
   void warm_up(std::int64_t step);
   /// Prefetches this step (from 0) and the next. Forgets earlier steps, except for the step before this one, which an
   /// asynchronous schedule may still need.
