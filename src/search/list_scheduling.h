@@ -15,8 +15,8 @@
 namespace chimera {
 
 /// Makes the schedules of all registered generators, and returns those that have the layout's placement and numbers of
-/// micro-batches per replica. They are synchronous and do not halve micro-batches; micro-batches are renumbered if
-/// needed. `shape` is the shape of the layout.
+/// micro-batches per replica. They are synchronous and do not halve micro-batches. Their micro-batches may have other
+/// numbers; to_orders() (instance.h) ignores these. `shape` is the shape of the layout.
 [[nodiscard]] std::vector<Schedule> generated_starts(const SearchLayout& layout, const PipelineShape& shape);
 
 /// Rule that chooses a worker's next op. Of the ops that can start within `window` of the worker's earliest possible

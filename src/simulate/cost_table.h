@@ -50,8 +50,8 @@ class OpScale {
 /// is an op whose result is sent; it must have a receiver. Keeps no references to schedule and model.
 class CostTable {
  public:
-  /// Throws ConfigError, naming the value, if a cost is negative or not finite, a list has the wrong length, or an
-  /// asynchronous schedule has all-reduces between workers.
+  /// Throws ConfigError, naming the value, if a cost is invalid: for example negative or not finite, in a list of the
+  /// wrong length, or for all-reduces between the workers of an asynchronous schedule.
   CostTable(const Schedule& schedule, const CostModel& model);
 
   /// Returns the time that an op occupies its worker, without copies of messages (LinkCosts::copies).

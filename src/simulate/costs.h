@@ -6,7 +6,7 @@
 //   StageCosts    times of a stage's ops       LinkCosts        times of messages between stages
 //   SliceCosts    how slices divide them       AllReduceCosts   times of the sums of gradients
 //   StageMemory   bytes (activations.h)        OffloadCosts     times of copies to host memory and back
-//   CostModel     all of them                MessageBuffers   how long messages are kept in memory
+//   CostModel     all of them                  MessageBuffers   how long messages are kept in memory
 //
 // All times have one unit, which the user chooses. Times and bytes of ops and messages are those of a full micro-batch:
 // CostTable (cost_table.h) scales them for slices, halved micro-batches, and slow workers. S is the number of stages,

@@ -80,7 +80,8 @@ struct StepMetrics {
   std::optional<double> allocation_retries =
       {};                                     // of a GPU's memory allocator since the start; the largest of all ranks
   std::optional<double> op_sum_seconds = {};  // seconds of rank 0 in sums inside ops; only with tensor parallelism
-  bool is_skipped = false;                  // no update: the loss or a gradient was not finite, or the step is excluded
+  // No update: the loss or a gradient was not finite, or the step is left out (train/recover/loss_guard.h)
+  bool is_skipped = false;
   std::int64_t skipped = 0;                 // number of skipped steps since the run started or resumed
   std::int64_t updates = 0;                 // number of updates of each weight, over all attempts of the run
   LossWatch loss_watch = {};                // state of the watch after this step

@@ -15,7 +15,8 @@ struct WordPieceDecoding {
   std::string prefix = "##";
   bool cleanup = true;  ///< whether to remove blanks before English punctuation and contractions
 };
-/// Replaces consecutive tokens <0xNN> by the text of these bytes. Each byte of invalid UTF-8 becomes U+FFFD.
+/// Replaces consecutive tokens <0xNN> by the text of these bytes. If it is not valid UTF-8, each of the bytes becomes
+/// U+FFFD.
 struct ByteFallbackDecoding {};
 /// Joins all texts to one.
 struct FuseDecoding {};

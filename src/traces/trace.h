@@ -76,7 +76,7 @@ struct Trace {
   std::vector<std::string> notes;   // Sentences for the user, such as which of several pipelines this is
   /// [stage][kind]: seconds of work of each micro-batch and step.
   std::vector<std::array<std::vector<double>, kOpKinds>> times;
-  std::vector<std::vector<double>> sums;              // [stage]: seconds of each gradient sum
+  std::vector<std::vector<double>> sums;              // [stage]: seconds of each gradient sum in the files
   std::optional<double> weight_share = std::nullopt;  // Weight gradient's fraction of a whole backward, by operators
   /// Ranks of other data-parallel groups: rank, and its median time of ops relative to the same ops of this pipeline.
   std::vector<std::pair<std::int64_t, double>> peers;
