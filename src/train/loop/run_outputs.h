@@ -16,19 +16,21 @@ class RunOutputs {
  public:
   explicit RunOutputs(const TrainOptions& options) : options_(options), pace_(options.updates.steps) {}
 
-  /// Opens the files if the rank of `trainer` writes and they are not open. Metrics lose the lines of steps that the
-  /// trainer closes again. Call it when the trainer has weights, because an earlier failure must not cut the files.
+  /// Opens the files if the rank of `trainer` writes and they are not open. Removes the metrics of steps after the last
+  /// step that `trainer` has closed (StepPosition), because these steps will be reported again. Call it when the
+  /// trainer has weights, because a failure before that must not truncate the file. Throws ConfigError if a file cannot
+  /// be written.
   void open(const Trainer& trainer);
-  /// Closes the files before the running ranks change. The last step is reported again after the next open().
+  /// Closes the files before the running ranks change. After the next open(), a step may be reported again.
   void close();
   /// Writes the metrics of a step, unless this rank does not write or has already written the step.
   void note_step(StepMetrics step);
-  /// Writes what is still buffered at the end of the run.
+  /// Writes what is still buffered at the end of the run. Throws Error if the disk does not accept it.
   void finish();
 
-  /// Returns whether this rank writes.
+  /// Returns whether this rank writes; false before open().
   [[nodiscard]] bool speaks() const { return speaks_; }
-  /// Returns the lines of the metrics for --report and --trace, including earlier attempts.
+  /// Returns a line of JSON for each step, also of earlier attempts of the run, for --report and --trace.
   [[nodiscard]] const std::string& lines() const { return lines_; }
 
  private:
@@ -42,7 +44,7 @@ class RunOutputs {
   std::optional<EventFile> events_;
   std::optional<MetricsFile> metrics_;
   std::optional<Progress> progress_;
-  std::optional<FolderHold> exported_to_;
+  std::optional<FolderHold> exported_to_;  // Reserves the folder of --export
   RemainingTime pace_;
   std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now();
 };

@@ -1,9 +1,9 @@
 #pragma once
 
 // The position of the training loop (trainer.h). Steps count from 1. A step is first computing, then updated (it has
-// changed the weights), then closed (compared, validated, reported and, if due, saved; this may be repeated). After the
-// loss of a rank, the loop continues either by computing a step, or by closing a step that was updated; resume()
-// decides which.
+// changed the weights), then closed (replicas are compared, the weights validated, metrics reported and, if due, a
+// checkpoint saved; this may be repeated). After the loss of a rank, the loop continues either by computing a step, or
+// by closing a step that was updated; resume() decides which.
 
 #include <cstdint>
 

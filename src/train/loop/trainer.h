@@ -33,23 +33,23 @@
 
 namespace chimera {
 
-class SharedTimes;
+class SharedTimes;  // engine/adaptation.h
 
 /// The training loop of one rank. Not thread-safe. Borrows job and transport.
 class Trainer {
  public:
   using OnStep = std::function<void(const StepMetrics&)>;
 
-  /// State of a rank between two jobs: the trainer of one job ends, and the trainer of the same run with other ranks
-  /// begins (--recover reroute).
+  /// State that a rank's trainer hands to the next one, if the run continues as another job: with other ranks
+  /// (--recover reroute) or in another order.
   struct Kept {
     TrainedModel::Kept model;
     LoopState loop;
     std::int64_t done = 0;                     ///< Steps that are complete, with their update
     std::int64_t gradients_complete_step = 0;  ///< Last step (from 1) for which the rank had all gradients
   };
-  /// With WeightOrigin::Replacement, this rank replaces a lost one, and rejoin() must be called first. So it must with
-  /// `kept`: this trainer continues with the state of the rank in another job of the same run. Null: no such state.
+  /// With WeightOrigin::Replacement, this rank replaces a lost one. With `kept` (may be null), this trainer continues
+  /// with the rank's state in another job. In both cases, call rejoin() first.
   Trainer(const Job& job, RankId rank, Transport& transport, WeightOrigin origin = WeightOrigin::Own,
           const Kept* kept = nullptr);
   /// Returns the state, after drop_step(). This trainer must not run any more.
@@ -74,7 +74,7 @@ class Trainer {
   /// it over new connections; ranks that were not lost have called drop_step() before. Throws the errors of
   /// agree_on_resume_state().
   void rejoin();
-  /// Measures ops into `times` (borrowed), for --adapt all.
+  /// Records op times in `times` (borrowed), from which --adapt all finds slow ranks.
   void share_times(SharedTimes& times) { shared_ = &times; }
 
   /// Returns the position. If the last step is not closed (StepPosition::is_closed()), `on_step` was not called for it.

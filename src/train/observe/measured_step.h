@@ -29,9 +29,9 @@ struct RunSummary {
   WaitTimes waits;                     // Per step, mean over ranks
   double compute_seconds = 0;          // Wall-clock seconds of ops per step, mean over ranks
   std::optional<double> others_share;  // Fraction of the cores' time that other processes used; empty: unknown
-  std::string busiest_other = {};      // Of busiest_other()
-  double peak_memory_bytes = 0;        // As in StepMetrics
-  double used_memory_bytes = 0;        // As in StepMetrics; 0 on the CPU
+  std::string busiest_other = {};      // Name and share of the busiest of these processes; empty: none
+  double peak_memory_bytes = 0;        // Of a process, or of its tensors on a GPU; the largest of all ranks
+  double used_memory_bytes = 0;        // Of a GPU, by all processes; the largest of all ranks; 0 on the CPU
   std::vector<RankTimes> ranks;        // [rank]
 };
 
@@ -71,28 +71,30 @@ struct MeasuredStep {
   /// 0 for all of them, no earlier than the first wait for it. Its end is measured on each worker separately.
   /// Timeline::lower_bound is 0.
   Timeline timeline;
-  /// Result of explain_measured() (simulate/explain.h); recomputations are not idle time.
+  /// Idle time by cause, and the messages, by explain_measured() (simulate/explain.h). Recomputations are not idle
+  /// time.
   Explanation explanation;
   std::vector<MeasuredTransfer> transfers;                         // In the order of explanation.messages
   std::vector<std::vector<MeasuredRecomputation>> recomputations;  // [worker]
-  std::vector<std::vector<TimedAllReduce>> launched;               // [worker]: start is the worker's own launch
+  std::vector<std::vector<TimedAllReduce>> launched;               // [worker]: from the worker's own launch to the end
 };
 
 /// Returns the recorded step for the data-parallel group `group` and the lane `lane`.
 [[nodiscard]] MeasuredStep measured_step(const JobShape& job, GroupId group, const RecordedStep& recorded,
                                          std::int64_t lane = 0);
 
-/// Returns CostModel::slices of the job.
+/// Returns CostModel::slices of the job: attention's share of the FLOPs, and the bounds of slices in fractions of a
+/// sequence. Empty without slices.
 [[nodiscard]] SliceCosts slice_costs(const JobShape& job);
 
-/// Returns costs with the mean seconds of ops and recomputations for full micro-batches. `clock` selects wall-clock or
-/// CPU time.
+/// Returns costs with the mean seconds of ops and recomputations for full micro-batches. `clock` is
+/// &Duration::wall_seconds or &Duration::cpu_seconds.
 [[nodiscard]] CostModel measured_op_costs(const JobShape& job, const OpTimes& times, double Duration::*clock);
 
 /// Returns measured_op_costs() by wall clock, with further costs from `steps`, the result of measured_steps()
-/// (observation.h), at least one. The latency of a message is the time from the end of the op that made it to its
-/// arrival, as the median over messages whose receiver was waiting. All-reduce times are means per stage. The optimizer
-/// time of a worker is divided among its stages in proportion to their parameters.
+/// (observation.h), with at least one step. The latency of a message is the time from the end of the op that made it to
+/// its arrival, as the median over messages whose receiver was waiting. All-reduce times are means per stage. The
+/// optimizer time of a worker is divided among its stages in proportion to their parameters.
 [[nodiscard]] CostModel measured_costs(const JobShape& job, const OpTimes& times,
                                        const std::vector<std::vector<MeasuredStep>>& steps);
 

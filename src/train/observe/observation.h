@@ -1,9 +1,9 @@
 #pragma once
 
-// Writes the outputs that need the times of all ranks: --trace, --op-times, --timeline and --report. During training,
-// each rank records the times of its instructions in a Tracer (runtime/tracer.h). After training, gather_steps()
-// collects the last steps of all ranks and converts their times to the clock of rank 0. measured_steps() turns them
-// into timelines, and write_observations() writes the files.
+// Writes the outputs that need the times of all ranks: --trace (for ui.perfetto.dev), --op-times (JSON costs of ops),
+// --timeline and --report (HTML pages). During training, each rank records the times of its instructions in a Tracer
+// (runtime/tracer.h). After training, gather_steps() collects the last steps of all ranks and converts their times to
+// the clock of rank 0. measured_steps() turns them into timelines, and write_observations() writes the files.
 
 #include "render/panel.h"
 #include "simulate/costs.h"
@@ -25,9 +25,9 @@ namespace chimera {
 
 /// Returns the content of the --trace file, in Chrome's JSON trace format; time 0 is the start of the first step. It
 /// has the tracks of to_perfetto() (render/perfetto.h), and also recomputations, optimizer steps, all-reduces, and each
-/// transfer from its send to the end of the receiver's wait. `changes` is the result of changes_of_order(): one text
-/// for each time that the run changed the order of its ops. The last one names a bar over all steps; none if it is
-/// empty.
+/// transfer from its send to the end of the receiver's wait. `changes` has a text for each time that the run changed
+/// the order of its ops (changes_of_order() in telemetry/run_history.h). The last text is the name of a bar over all
+/// steps; without texts, there is no bar.
 [[nodiscard]] std::string trace_text(const JobShape& job, const std::vector<std::vector<MeasuredStep>>& steps,
                                      const std::vector<std::string>& changes = {});
 

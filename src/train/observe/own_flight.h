@@ -1,16 +1,16 @@
 #pragma once
 
-// The flight recorder of a rank (launch/flight/flight_record.h), which records the last activities of each rank, so
-// that `chimera diagnose` can find the cause of a hang or crash. Usually our launcher creates the folder of the
-// records, and writes the verdict (which rank failed) at the end. For ranks that are threads, and for ranks of another
-// launcher, this process does both (run.cc). An error of writing does not end the run; it only prints a message.
+// Describes the job for its flight records (launch/flight/flight_record.h). These files have the last activities of
+// each rank, so that `chimera diagnose` can find the cause of a hang or crash. Whoever creates their folder adds the
+// description: our launcher (apps/train.cc) or, for ranks that are threads or were started by another launcher, the
+// process of rank 0 (run.cc). After a change of the running ranks, TrainerHandover replaces it.
 
 #include "launch/flight/flight_record.h"
 #include "train/setup/job.h"
 
 namespace chimera {
 
-/// Returns the description of the job that is stored with the records.
+/// Returns the description: place of each launched rank, groups of gradient sums, and predicted times (`planned`).
 [[nodiscard]] FlightJob flight_job(const JobShape& job, const PlannedTimes& planned);
 
 }  // namespace chimera

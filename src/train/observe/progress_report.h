@@ -19,16 +19,17 @@
 
 namespace chimera {
 
-/// Returns a line with the layers of each stage, or nothing if their numbers are equal by default or by request.
+/// Returns a line with the layers of each stage; empty if their numbers are equal by default or by request. `rule` is
+/// the rule of --partition.
 [[nodiscard]] std::string partition_line(const JobShape& job, PartitionRule rule);
 
 /// Returns a line with the learning rate and its warm-up.
 [[nodiscard]] std::string learning_rate_line(const TrainOptions& options);
 
-/// Returns a line about the schedule that was second best; empty if the schedule was given.
+/// Returns a line about the schedule that was second best (`runner_up`); empty if the user has chosen the schedule.
 [[nodiscard]] std::string schedule_line(const std::optional<RunnerUp>& runner_up);
 
-/// Returns the FLOPs of a step of all data-parallel groups, by model_flops().
+/// Returns the FLOPs of a step of all data-parallel groups, by model_flops() (model_config/footprint.h).
 [[nodiscard]] double step_flops(const JobShape& job, const TrainOptions& options);
 
 /// Estimate of a run's remaining time.
@@ -36,8 +37,9 @@ class RemainingTime {
  public:
   /// `steps` is the last step of the run.
   explicit RemainingTime(std::int64_t steps) : steps_(steps) {}
-  /// Adds `step` (from 1), which took `seconds` with the validation before it. Returns the remaining seconds by the
-  /// mean of the last 20 steps. The first step is slow, so it is dropped when the second is added.
+  /// Adds `step` (from 1), which ended `seconds` after the step before it, with validations and saves between. Returns
+  /// the remaining seconds by the mean of the last 20 steps. The first step is slow, so it is dropped when the second
+  /// is added.
   [[nodiscard]] double seconds_left(std::int64_t step, double seconds);
 
  private:
@@ -55,10 +57,12 @@ class RemainingTime {
 /// Returns `3499 tok/s`, `12.3 ktok/s`.
 [[nodiscard]] std::string tokens_per_second(double rate);
 
+/// Maximum number of characters of a progress line, without the time of day.
 inline constexpr std::size_t kProgressColumns = 100;
 
-/// Returns `step 20/100  loss 3.2145  grad 0.92  12.3 ktok/s  MFU 41.2 %  1.20 GiB  0.412 s/step  ETA 33 s`. If the
-/// line exceeds `columns`, drops fields in this order: s/step, grad, memory, MFU, ETA, tok/s. Step and losses stay.
+/// Returns `step 20/100  loss 3.2145  grad 0.92  12.3 ktok/s  MFU 41.2 %  1.20 GiB  0.412 s/step  ETA 33 s`. `steps` is
+/// the last step of the run. If the line exceeds `columns`, drops fields in this order: s/step, grad, memory, MFU, ETA,
+/// tok/s. Step and losses stay.
 [[nodiscard]] std::string progress_line(const StepMetrics& metrics, std::int64_t steps,
                                         std::size_t columns = kProgressColumns);
 
@@ -68,8 +72,8 @@ inline constexpr std::size_t kProgressColumns = 100;
 /// Selects the steps for which Progress writes a line if standard error is not a terminal, for example a log file.
 class LogInterval {
  public:
-  /// `every` is the value of --log-every. If it is empty, about 20 steps of the run have a line, and also each step
-  /// that ends kLogSeconds or more after the last line.
+  /// `steps` is the last step of the run, and `every` the value of --log-every. If both fields of `every` are 0, about
+  /// 20 steps of the run have a line, and also each step that ends kLogSeconds or more after the last line.
   LogInterval(std::int64_t steps, SaveInterval every) : steps_(steps), every_(every) {}
   /// Returns whether `step` (from 1) has a line if `seconds` have passed since the last line. The first and the last
   /// step always have one.

@@ -3,7 +3,7 @@
 // The lines about speed at the end of a run. They compare three times of a step: planned, simulated and measured.
 // - Planned: predicted before the run by the plan or machine profile that it was started with, if any.
 // - Simulated: simulate() with the mean op times that this run measured. The difference to the measured time shows
-//   losses by messages and all-reduces, but not slow ops; only the difference to the planned time shows these.
+//   time lost to messages and all-reduces, but not slow ops; only the difference to the planned time shows slow ops.
 // - Measured: the median of the run's steps.
 //
 // The lines also report the load of other programs on the same cores, because it slows down everything.

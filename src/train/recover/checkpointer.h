@@ -31,16 +31,17 @@ namespace chimera {
 /// (tensor parallelism), the first of them writes whole tensors, so that a checkpoint does not depend on their number.
 class CheckpointPart {
  public:
-  /// `trained` are the parameters of this rank, `state` its optimizer state. `tensor` are the ranks that share its
-  /// layers; null: none. Borrows the tensors.
+  /// `trained` are the parameters of this rank, by group (a stage, or the tied matrix), and `state` its optimizer
+  /// state. `tensor` are the ranks that share its layers; null: none. Borrows the tensors.
   CheckpointPart(const JobShape& job, RankId rank, const std::map<ParameterGroupId, ParameterGroup*>& trained,
                  const std::vector<OptimizerTensor>& state, TensorGroup* tensor);
 
-  /// Copies to own memory, which later calls reuse. Collective over the ranks that share layers. Calls `progress` after
-  /// each tensor.
+  /// Copies the tensors to memory of this object, which later calls reuse. Collective over the ranks that share layers.
+  /// Calls `progress` after each tensor.
   void copy(const std::function<void()>& progress);
-  /// Writes the copies into the unfinished checkpoint at the path `unfinished`, and returns the files. Calls `progress`
-  /// after at most 4 MiB. Throws CheckpointError if the disk fails or a tensor is not finite.
+  /// Writes the copies into the folder `unfinished` of the unfinished checkpoint, and returns the entries of its files
+  /// for the manifest. Calls `progress` after at most 4 MiB. Throws CheckpointError if the disk fails or a tensor is
+  /// not finite.
   [[nodiscard]] std::vector<FileEntry> write(Disk& disk, const std::string& unfinished,
                                              const std::function<void()>& progress) const;
 
@@ -82,18 +83,18 @@ class SaveRetries {
 
 /// State of a run's saves, equal on all ranks.
 struct SavePlans {
-  std::int64_t saved = 0;    ///< Step of the newest checkpoint
+  std::int64_t saved = 0;    ///< Step (from 1) of the newest checkpoint; 0: none
   bool is_due = false;       ///< A save is due and has not started
   bool is_stopping = false;  ///< A rank received a stop request: the run saves and ends
 };
 
 /// Saves the checkpoints of one rank. Call it from the rank's thread. Borrows job, transport and disk. A failed save is
-/// reported on messages() and retried with the weights of that time. A save starts only after the previous one has
-/// ended.
+/// reported on messages() (standard error), and retried with the weights at the time of the retry. A save starts only
+/// after the previous one has ended.
 class Checkpointer {
  public:
   /// On rank 0, creates and locks the --checkpoint folder, and removes unfinished checkpoints of a killed run. Throws
-  /// ConfigError if this fails.
+  /// ConfigError if this fails. Arguments are as in CheckpointPart; tests pass a `disk` that fails.
   Checkpointer(const Job& job, RankId rank, Transport& transport,
                const std::map<ParameterGroupId, ParameterGroup*>& trained, const std::vector<OptimizerTensor>& state,
                TensorGroup* tensor = nullptr, Disk& disk = real_disk());

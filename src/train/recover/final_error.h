@@ -22,12 +22,13 @@ class PeerFinalError : public PeerLostError {
   using PeerLostError::PeerLostError;
 };
 
-/// All ranks call it; `why` is the error message. Throws FinalError on the rank with `is_own`, and PeerFinalError
-/// on the others, after they have lost the connection to this rank.
+/// Throws the error with message `why`. All ranks call it, exactly one of them with `is_own`: the rank to be named as
+/// the cause. Throws FinalError on this rank, and PeerFinalError on the others after they have lost the connection to
+/// it.
 [[noreturn]] void fail_on_all_ranks(const std::string& why, bool is_own, Transport& transport);
 
-/// Returns the sum of act() over all ranks, which all call it. If `act` throws on a rank, its error ends this rank, and
-/// PeerFinalError the others.
+/// Calls act() on every rank, and returns the sum of the results. All ranks call it. If act() throws on some ranks,
+/// these rethrow the error, and the others throw PeerFinalError. Exports write their files in `act`.
 double sum_in_agreement(Transport& transport, const std::function<double()>& act);
 
 }  // namespace chimera

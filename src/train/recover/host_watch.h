@@ -14,9 +14,10 @@ namespace chimera {
 
 /// Starts the heartbeats, which run until the result is destroyed. Collective; all ranks call it after they have
 /// connected. If a rank is silent, this process exits at once with ExitCode::PeerLost. Rank 0 prints the reason; if
-/// rank 0 is silent, one rank per host does. `keeps_connections`: no TCP connection that is open now may close, as with
-/// Gloo; a rank that does not notice that one has closed counts as silent. Returns null if heartbeats are not needed:
-/// on one host, and with the launcher of chimera.
+/// rank 0 is silent, one rank per host does. `keeps_connections` says that the transport (as Gloo, unlike NCCL) closes
+/// no TCP connection that is open now. If one closes nevertheless, and the rank does not fail within 2.5 s, it waits in
+/// vain, and the job ends as for a silent rank. Returns null if heartbeats are not needed: on one host, and with the
+/// launcher of chimera.
 [[nodiscard]] std::unique_ptr<Heartbeats> watch_hosts(const RankEnvironment& rank, Transport& transport,
                                                       bool keeps_connections);
 

@@ -22,12 +22,14 @@ class LossGuard {
 
   /// Returns whether an earlier attempt has excluded the update of `step`.
   [[nodiscard]] bool leaves_out(std::int64_t step) const { return chimera::leaves_out(self_.job.left_out, step); }
-  /// Returns UpdateHooks::skip_non_finite of `step` (runtime/step_hooks.h); empty if a value that is not finite must
-  /// end the run.
+  /// Returns the function that the executor calls if the loss or a gradient of `step` is not finite
+  /// (UpdateHooks::skip_non_finite in runtime/step_hooks.h). It prints a message, and throws after kMaxSkippedInRow
+  /// such steps. Empty if such a value must end the run.
   [[nodiscard]] std::function<void(const std::string& what, bool is_own)> skip_hook(std::int64_t step) const;
-  /// Counts skipped steps. Compares the loss with the loss that `watch` expects (its state before this step), and sets
-  /// metrics.loss_watch to its state after the step. For a spike, calls `before_end` on all ranks, which completes a
-  /// save, since the next attempt begins with the newest checkpoint, and throws the errors of fail_on_all_ranks().
+  /// Counts skipped steps. With --spike, also compares the loss with the loss that `watch` expects, which has
+  /// statistics of earlier losses (telemetry/metrics.h), and sets metrics.loss_watch to the statistics with this step.
+  /// If the loss is a spike, calls `before_end` on all ranks; it must complete the current save, because the next
+  /// attempt resumes from the newest checkpoint. Then throws the errors of fail_on_all_ranks().
   void note(StepMetrics& metrics, const LossWatch& watch, const std::function<void()>& before_end);
 
   /// Returns how many of the last steps in a row made no update.

@@ -31,7 +31,7 @@ struct RankState {
   bool has_weights = true;                   ///< False on a new process that replaces a lost rank
   std::int64_t done = 0;                     ///< Number of steps that are complete, with their update
   std::int64_t gradients_complete_step = 0;  ///< Last step (from 1) that the rank has voted for
-  /// Parameter groups of which a rank with weights lacks a copy that it is to receive
+  /// Parameter groups (indices) that a rank with weights holds as new extra copies, but whose values it lacks
   std::set<std::size_t> lacking = {};
 
   [[nodiscard]] bool has(std::size_t group) const { return has_weights && !lacking.contains(group); }
@@ -74,7 +74,8 @@ class RankReplacement {
 
   // After a loss, all ranks call the following functions in this order, over new connections.
 
-  /// Returns the state to resume from. `done` is the number of steps that this rank has completed.
+  /// Returns the state to resume from, by agree_on_resume_state(), and throws its errors. `done` is the number of steps
+  /// that this rank has completed.
   [[nodiscard]] ResumeState agree(std::int64_t done);
   /// Replaces `state` on all ranks by the state of rank `source`. Collective.
   void share(LoopState& state, RankId source) const;

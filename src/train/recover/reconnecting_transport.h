@@ -3,8 +3,8 @@
 // The transport of a job that continues after the loss of ranks (--recover twin or reroute). If a rank is lost, the
 // other ranks abandon their step and break all connections. When the launcher orders it (launch/local/recovery.h), they
 // connect again, together with the replacement or without the lost rank. Trainer uses the same Transport object before
-// and after this (rank_replacement.h). Without a loss, all ranks may also reconnect at the end of a step, for example
-// as another job with more sums.
+// and after this (rank_replacement.h). Without a loss, all ranks may also reconnect between two steps, to continue in
+// another order of ops (--adapt all).
 
 #include <exception>
 
@@ -17,8 +17,8 @@
 namespace chimera {
 
 /// A transport that gets new connections, the next *generation*, after each loss of a rank. Messages of different
-/// generations cannot mix, because no connection lives longer than its generation. train/loop/run.cc calls its
-/// functions.
+/// generations cannot mix, because no connection lives longer than its generation. TrainerHandover (train/loop) calls
+/// its functions.
 class ReconnectingTransport final : public ForwardingTransport {
  public:
   /// Connects to the other ranks through the store at `rendezvous`. `breaker` must be able to break the connections.
@@ -34,17 +34,18 @@ class ReconnectingTransport final : public ForwardingTransport {
   [[nodiscard]] const JoinedGeneration& await_generation();
   /// Connects by calling `connect`. Throws its errors.
   void join(const Connect& connect);
-  /// Closes the connections together with all other ranks; then call join().
+  /// Closes the connections; waits until all other ranks do so, too. Then call join().
   void reset();
   /// Returns whether the generation is not the first.
   [[nodiscard]] bool is_recovering() const { return link_.is_recovering(); }
-  /// Tells the launcher that this rank trains again, as RecoveryLink::note_resumed() does.
+  /// Tells the launcher that this rank trains again. `step` is the last completed step, from 1; `groups` are the
+  /// parameter groups of which this rank has an extra copy.
   void note_resumed(std::int64_t step, std::vector<std::int64_t> groups) const {
     link_.note_resumed(step, std::move(groups));
   }
 
   /// Returns whether the loss of another rank caused `error` in `op`, so that this rank must leave its step. Waits for
-  /// the launcher's order to leave, and breaks the connections.
+  /// the launcher's order to leave (after errors other than PeerLostError only for 0.3 s), and breaks the connections.
   [[nodiscard]] bool must_leave(const std::exception& error, const std::string& op);
   /// Closes the broken connections. No transfer of this rank may be in progress.
   void leave();

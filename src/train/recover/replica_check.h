@@ -18,11 +18,11 @@ namespace chimera {
 struct StageReplicas {
   ParameterGroupId group;
   std::vector<RankId> ranks;
-  bool are_parts = false;  ///< Ranks with tensor parallelism: only parameters that all hold in full, such as norms
+  bool are_parts = false;  ///< With tensor parallelism: only parameters that each rank holds in full, such as norms
 };
 
-/// Hash of this rank's state for each parameter group that it holds, and for the part of it that StageReplicas with
-/// `are_parts` have.
+/// Hashes of this rank's state, by parameter group and StageReplicas::are_parts: of the whole group (false), or of the
+/// parameters that all ranks which share its layers hold in full (true).
 using StateHashes = std::map<std::pair<ParameterGroupId, bool>, std::uint64_t>;
 
 /// A parameter group whose ranks do not all have the same state. The largest set of ranks with equal state is assumed
@@ -40,8 +40,8 @@ class ReplicaCheck {
   ReplicaCheck(const RankContext& self, const TrainedModel& model, DeviceProgress& progress);
 
   /// Compares the state of all ranks after `step` (from 1). Collective. Repairs deviating ranks if the job has
-  /// --on-different-copies repair. If it does not or cannot, throws FinalError on a deviating rank and
-  /// PeerFinalError on the others.
+  /// --on-different-copies repair. If the job does not repair, or there is no majority, throws FinalError on a
+  /// deviating rank and PeerFinalError on the others.
   void compare(std::int64_t step);
   /// Calls compare() if the job repairs ranks and there are no hashes yet. Call it before the first step, because
   /// require_unchanged() needs hashes.

@@ -11,11 +11,11 @@
 
 namespace chimera {
 
-/// Handles kSavingSignals (SIGHUP unless ignored, as by nohup) during its lifetime. A signal to any rank requests that
-/// the run saves and ends. Only one instance may exist.
+/// Handles kSavingSignals during its lifetime: SIGTERM, SIGUSR1, SIGUSR2 and, unless it is ignored (nohup), SIGHUP. A
+/// signal to any rank requests that the run saves and ends. Only one instance may exist.
 class StopSignals {
  public:
-  /// Reaction to a second signal. A signal less than kSameSignal after the first counts as the same signal.
+  /// Reaction to a second signal. A signal less than kSameSignal (0.5 s) after the first counts as the same signal.
   enum class Second : bool {
     Nothing,      ///< None, because the launcher reacts to it
     EndsProcess,  ///< Exits immediately with exit_code_of_signal()
@@ -25,7 +25,8 @@ class StopSignals {
   /// Restores the handlers and clears the request.
   ~StopSignals();
 
-  /// Ignores these signals from now on. Call it when everything is saved and the process is about to exit.
+  /// Ignores these signals from now on, also after the destructor. Call it when everything is saved and the process is
+  /// about to exit.
   void ignore_all();
 
  private:
