@@ -32,14 +32,14 @@ struct TrainingPrompt {
                                                                     const std::string& tokenizer,
                                                                     const ModelConfig& model);
 
-/// Returns the tokenizer of a model folder or checkpoint, as open_tokenizer takes it; empty without one. A checkpoint
-/// must have been verified. Checkpoints of older versions have only the path of their tokenizer; this function looks
-/// for it in the checkpoint's folder, in the two folders above it, and then at the path itself. Throws ConfigError if
-/// it is missing.
+/// Returns the tokenizer of a model folder or checkpoint: a path, or `bytes`, for open_tokenizer(); empty without one.
+/// A checkpoint must have been verified. Checkpoints of older versions have only the path of their tokenizer; this
+/// function looks for it in the checkpoint's folder, in the two folders above it, and then at the path itself. Throws
+/// ConfigError if it is missing.
 [[nodiscard]] std::string tokenizer_of_folder(const std::string& folder);
 
 /// Returns the section `tokenizer` of a checkpoint's manifest (Manifest::run): `source`, and `files` with the hash of
-/// each of `texts`, the tokenizer_texts().
+/// each of `texts` (name -> content of a file of the tokenizer).
 [[nodiscard]] nlohmann::ordered_json tokenizer_record(const std::string& tokenizer,
                                                       const std::map<std::string, std::string>& texts);
 
@@ -50,10 +50,11 @@ struct TrainingPrompt {
 class DataTokenizer {
  public:
   /// `given` is the value of --tokenizer. If it is empty, uses the tokenizer of `from` (tokenizer_of_folder()) or,
-  /// without one, bytes. Throws ConfigError as open_tokenizer() does, and for more tokens than the model's vocabulary.
+  /// without one, bytes. Throws ConfigError if the tokenizer cannot be opened, or has more tokens than the model's
+  /// vocabulary.
   DataTokenizer(const std::string& given, const ModelFolder* from, const ModelConfig& model);
 
-  /// Returns options that borrow this object.
+  /// Returns vocabulary, document separator and encoder, to open data with. The result borrows this object.
   [[nodiscard]] TokenOptions token_options() const;
   /// Returns kind and special tokens of the samples; the caller adds sequence, seed and documents. Throws ConfigError
   /// if the vocabulary is too small for plain text, if BERT's special tokens are not known, or for plain text if the

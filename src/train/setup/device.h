@@ -24,16 +24,18 @@ namespace chimera {
 /// Throws ConfigError for bfloat16 if `native` (has_native_bfloat16()) is false.
 void require_fast_numbers(DataType dtype, bool native);
 
-/// Returns the device of a rank, given its number at the launch. On GPUs, threads share the first one; a process uses
-/// DeviceOptions::gpu or, with our launcher, its rank's number.
+/// Returns the device of a rank. `rank` is its number at the launch. On GPUs, threads share the first one; a process
+/// uses DeviceOptions::gpu or, with our launcher, its rank's number.
 [[nodiscard]] at::Device device_of(const TrainOptions& options, RankId rank);
 
 [[nodiscard]] bool uses_gpu(const TrainOptions& options);
 
-/// Returns LoweringOptions::receives_ahead for the device.
+/// Returns how many receives from one rank the programs post before their turn: fewer on GPUs
+/// (LoweringOptions::receives_ahead in passes/lower.h).
 [[nodiscard]] std::int64_t receives_ahead(const TrainOptions& options);
 
-/// Returns the work of a full micro-batch, with the kernels of the device.
+/// Returns the numbers besides the model that determine FLOPs and bytes of a full micro-batch
+/// (model_config/footprint.h).
 [[nodiscard]] Workload workload_of(const TrainOptions& options);
 
 /// Returns the bytes of a GPU with `memory_bytes` that hold no tensors of a rank, such as NCCL's buffers: by the
@@ -56,7 +58,8 @@ void require_gpu_memory(const TrainOptions& options, std::int64_t ranks, const s
 /// the program of a step.
 [[nodiscard]] bool has_early_sums(const Program& training);
 
-/// Returns CommunicatorPlan::first_op_group of the job's groups.
+/// Returns the index, in JobShape::rank_groups(), of the first group of ranks that sum inside ops (tensor parallelism);
+/// earlier groups sum gradients.
 [[nodiscard]] std::size_t first_op_group(const JobShape& job);
 
 /// Opens the GPU library `path`. Throws ConfigError if it is missing or does not load.
@@ -76,7 +79,8 @@ struct GpuResources {
 };
 
 /// Returns the resources of a job with a GPU per rank and several ranks, else none. Needs the job's programs. Takes the
-/// first GPU of this machine, or assumes an H100 if it has none. Throws the errors of block_limits().
+/// first GPU of this machine, or assumes an H100 if it has none. Throws ConfigError if a rank has too many
+/// communicators (block_limits()).
 [[nodiscard]] std::optional<GpuResources> gpu_resources(const JobShape& job, const TrainOptions& options);
 
 /// Throws ConfigError if the options require GPUs and this machine has no library, no GPU or fewer GPUs than processes.
@@ -111,10 +115,11 @@ void assign_gpu(TrainOptions& options, int local_rank, int local_size);
 /// Returns a function for peak memory in bytes: resident set of the process on the CPU, allocated tensors on a GPU.
 [[nodiscard]] std::function<double()> peak_memory_of(at::Device device);
 
-/// Returns a function for Accelerator::used_bytes(); an empty function on the CPU.
+/// Returns a function for the bytes in use on the GPU, by all processes; an empty function on the CPU.
 [[nodiscard]] std::function<double()> used_memory_of(at::Device device);
 
-/// Returns a function for Accelerator::allocation_retries(); an empty function on the CPU.
+/// Returns a function for the number of allocations so far that had to free the allocator's cache first; an empty
+/// function on the CPU.
 [[nodiscard]] std::function<double()> allocation_retries_of(at::Device device);
 
 /// Free bytes that a GPU must have after a warm-up, when the allocator already holds the peak of a step. They are for

@@ -13,7 +13,8 @@
 
 namespace chimera {
 
-/// Calls note_progress() when the device reaches the noted progress; on the CPU at once. Not thread-safe.
+/// Calls note_progress() (launch/flight/progress.h), which the hang detection reads, when the device reaches the noted
+/// progress; on the CPU at once. Not thread-safe.
 class DeviceProgress {
  public:
   /// `require_peers` throws PeerLostError if a peer is lost (Transport::require_peers()). catch_up() calls it about
@@ -30,8 +31,8 @@ class DeviceProgress {
   /// Same, but for progress within the latest activity: when the mark is reached, note_more_progress() is called.
   void note_more() { add(std::nullopt); }
   /// Returns hooks for the executor: they note each instruction of `step` (from 1), and call catch_up() before the host
-  /// waits for the device. Also reads the number of allocation retries so far, which is part of all notes until the
-  /// next call. The hooks refer to this object, which must outlive them.
+  /// waits for the device. Also reads how often the GPU's memory allocator had to free its cache so far; this number is
+  /// part of all notes until the next call. The hooks refer to this object, which must outlive them.
   [[nodiscard]] ObservationHooks observe(std::int64_t step);
   /// Waits until the device has reached all marks, and reports their progress meanwhile. Throws PeerLostError if a peer
   /// is lost, because the device would wait for the peer until a timeout.

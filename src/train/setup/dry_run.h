@@ -37,8 +37,8 @@ struct Forecast {
   std::string machine;  // Source of the times
   double step_seconds = 0;
   double bubble_ratio = 0;        // Mean over all ranks
-  double memory_bytes = 0;        // Machine memory per rank
-  ReservedBytes reserved = {};    // Part of every rank's peak
+  double memory_bytes = 0;        // Machine memory per rank; 0: not known
+  ReservedBytes reserved = {};    // Bytes without tensors (CUDA, NCCL), part of every rank's peak
   std::int64_t shared_cores = 0;  // Cores that more ranks share; 0: each rank has its own
   std::vector<RankForecast> ranks;
   std::vector<std::vector<double>> op_seconds = {};  // [stage][op kind], of a micro-batch; empty with slices
@@ -52,15 +52,15 @@ struct Forecast {
   }
 };
 
-/// Returns a clause with the parts of the rank's predicted memory, the largest first.
+/// Returns a clause with the parts of the rank's predicted memory, the largest first: `by the plan, rank 2 holds
+/// weights 3 GiB, ...`.
 [[nodiscard]] std::string holders_text(const RankForecast& rank, const ReservedBytes& reserved);
 
-/// Returns an estimated profile of a machine with a core per rank. A layer's time is its FLOPs divided by `speed`, in
-/// FLOP/s.
-/// Messages, all-reduces and optimizer steps are assumed to move 4 GB/s.
+/// Returns an estimated profile of a machine with a core per rank. A layer's time is its FLOPs divided by `speed`
+/// (FLOP/s of a rank). Messages, all-reduces and optimizer steps are assumed to move 4 GB/s.
 [[nodiscard]] MachineProfile machine_at(double speed, const JobShape& job, const TrainOptions& options);
-/// Returns such a profile of this machine, with its cores and memory. `speed` is the speed of a core; if it is 0, the
-/// speed of a matrix product, which this function measures.
+/// Returns such a profile of this machine, with its cores and memory. `speed` is in FLOP/s of a core; 0: measures the
+/// speed of a matrix product.
 [[nodiscard]] MachineProfile assumed_machine(const JobShape& job, const TrainOptions& options, double speed = 0);
 
 /// Simulates one step of the job on `machine`. Uses only options, model, schedule, partition and ranks. Throws

@@ -25,7 +25,8 @@
 
 namespace chimera {
 
-/// The schedule that a run has chosen (--adapt all), in its --checkpoint folder. A run that resumes begins with it.
+/// Name of the file, in the --checkpoint folder, with the schedule that a run has chosen (--adapt all). A run that
+/// resumes begins with this schedule.
 inline constexpr const char* kOrderName = "order.json";
 
 struct TrainingPrompt;
@@ -65,7 +66,7 @@ struct JobShape {
   RunShape run;
   std::int64_t tensor_parallel = 1;  // T
   bool cuts_tokens = false;        // Ranks that share layers divide the tokens between these layers (SequenceParallel)
-  bool has_second_shards = false;  // Two ranks update each shard of the optimizer
+  bool has_second_shards = false;  // Two ranks update each shard of the optimizer, so that one may be lost
   std::optional<int> ranks_of_host;  // Ranks on this host; empty: all
   // [slices + 1]: first token of each slice, and the tokens of a sequence; empty: micro-batches run whole
   std::vector<std::int64_t> slice_bounds;
@@ -83,8 +84,8 @@ struct JobShape {
   std::vector<RankId> launched_ranks;  // [rank]: its number among the launched ranks; empty: all ranks run
   RankGroups launched_groups;          // Of the launched ranks: RunShape::rank_groups()
   std::int64_t lost_ranks = 0;         // Number of launched ranks that do not run
-  std::vector<double> factors;         // RunChange::factors
-  std::vector<LinkDelay> delays;       // RunChange::delays
+  std::vector<double> factors;         // [launched rank]: 2 if its ops take twice as long; empty: equally fast
+  std::vector<LinkDelay> delays;       // Slow links between launched ranks
 
   /// Returns all ranks of the job, over all lanes.
   [[nodiscard]] TensorRanks ranks() const {
@@ -93,7 +94,8 @@ struct JobShape {
   [[nodiscard]] std::int64_t num_ranks() const { return ranks().count(); }
   /// Returns the number of launched ranks, whether they run or not.
   [[nodiscard]] std::size_t launched_count() const { return static_cast<std::size_t>(num_ranks() + lost_ranks); }
-  /// Returns the groups of ranks that add something: gradients, then the sums of split layers.
+  /// Returns the groups of ranks that add tensors: first those that sum gradients, then those that sum inside ops
+  /// (tensor parallelism).
   [[nodiscard]] RankGroups rank_groups() const { return ranks().groups(run.rank_groups()); }
   /// Returns the rank's number among the launched ranks, for messages.
   [[nodiscard]] RankId launched_rank(RankId rank) const {
@@ -110,8 +112,8 @@ struct JobShape {
 /// The second-best schedule of a run without --schedule, compared with the chosen one.
 struct RunnerUp {
   std::string schedule;
-  double more_time = 0;    // Predicted, as a fraction of a step
-  double more_memory = 0;  // As a fraction of the largest peak of a rank
+  double more_time = 0;    // Predicted, as a fraction of the chosen schedule's step; may be negative
+  double more_memory = 0;  // The same of the largest peak of a rank
 };
 
 /// A training run, completely specified.
@@ -123,10 +125,10 @@ struct Job : JobShape {
   // Set by prepare_job()
   JobData data;
   std::shared_ptr<const JobCheckpoints> checkpoints;  // Null without saves, --export and --resume
-  std::shared_ptr<const Schedule> order;  // RunChange::schedule of the run that this one resumes; null: the job's own
-  std::vector<LeftOutSteps> left_out;     // Steps without an update, because they led to a loss spike
-  std::int64_t first_step = 0;            // First step, from 0; earlier steps are in the checkpoint
-  double peak_flops = 0;                  // Peak FLOP/s of large matrix products, all ranks together; 0: not known
+  std::shared_ptr<const Schedule> order;              // Schedule in the file kOrderName of the resumed run; null: none
+  std::vector<LeftOutSteps> left_out;                 // Steps without an update, because they led to a loss spike
+  std::int64_t first_step = 0;                        // First step, from 0; earlier steps are in the checkpoint
+  double peak_flops = 0;  // Peak FLOP/s of large matrix products, all ranks together; 0: not known
 
   /// Returns the steps of an asynchronous run between the flushes around `step` (from 0). The pipeline is flushed
   /// before validations, samples and saves.

@@ -1,8 +1,8 @@
 #pragma once
 
-// Connects a job with its checkpoints: opens the checkpoint that it resumes from (which must be of the same run), and
-// prepares the description of the job for the checkpoints that it saves. The folder checkpoint/ has the file formats,
-// and train/recover/checkpointer.h saves during training.
+// Connects a job with its checkpoints: opens the checkpoint that it resumes from (which must be of the same run),
+// prepares the description of the job for the checkpoints that it saves, and checks that they fit on the disk. The
+// folder checkpoint/ has the file formats, and train/recover/checkpointer.h saves during training.
 
 #include <nlohmann/json.hpp>
 
@@ -17,8 +17,9 @@
 namespace chimera {
 
 /// Returns the additional arguments of a restarted job: it resumes from the newest valid checkpoint in its folder or,
-/// if there is none, starts as the first attempt did. Reports newer checkpoints that are damaged on messages(). The
-/// launcher calls it (LaunchPlan::next_start).
+/// if there is none, starts as the first attempt did. `failed_step` (from 1) is the step that ended the previous
+/// attempt; 0: none. Reports newer checkpoints that are damaged on messages() (standard error). The launcher calls it
+/// (LaunchPlan::next_start).
 [[nodiscard]] NextStart next_start(const Job& job, std::int64_t failed_step);
 
 /// An open checkpoint. Each rank reads only its own tensors.
@@ -43,7 +44,8 @@ struct JobCheckpoints {
 /// --checkpoint folder has newer checkpoints.
 void open_checkpoints(Job& job);
 
-/// Sets the rates of the saved run of --resume that flags do not give, for a dry run, which opens no data.
+/// Sets the peak and the warm-up of the learning rate to the values of the saved run of --resume, unless flags give
+/// them. For dry runs, which do not call open_checkpoints().
 void take_saved_rates(TrainOptions& options);
 
 /// Key in Manifest::run of the saved run's Retention (--keep, --keep-every). A resumed run keeps these values unless
@@ -53,13 +55,15 @@ inline constexpr const char* kKeepSection = "keep";
 /// Returns the bytes of the tensors of one checkpoint.
 [[nodiscard]] double checkpoint_bytes(const ModelConfig& model, const TrainOptions& options);
 /// Throws ConfigError if the disk of --checkpoint has no room for one checkpoint. Reports on messages() if it has none
-/// for all checkpoints that the run keeps. Does nothing without --checkpoint.
+/// for all checkpoints that the run keeps. Does nothing without --checkpoint. `first_step` is the number of steps that
+/// are done.
 void require_space(const ModelConfig& model, const TrainOptions& options, std::int64_t first_step);
 
-/// Returns a function that reads initial values of parameters from the checkpoint of --resume.
+/// Returns a function that reads initial values of parameters from the checkpoint of --resume, and borrows the
+/// arguments. The function throws CheckpointError if a tensor is missing or has another shape.
 [[nodiscard]] InitialValue resumed_values(const ResumedRun& resumed, const ModelConfig& model);
 /// Restores this rank's optimizer state from the checkpoint. `tensor` are the ranks that share its layers (null: none);
-/// each reads its part of the tensors.
+/// each reads its part of the tensors. Throws CheckpointError as above.
 void resume_optimizer(const ResumedRun& resumed, const ModelConfig& model, Optimizer& optimizer, TensorGroup* tensor);
 
 /// Returns the name of an optimizer tensor in a checkpoint: `transformer.wte.weight.first_moment`.

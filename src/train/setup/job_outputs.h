@@ -20,7 +20,7 @@ void write_final_output(bool replaces, const char* flag, const std::string& path
 /// Returns the element type of the tensors of --export: --export-dtype, else the type of the weights.
 [[nodiscard]] ElementType export_type(const TrainOptions& options);
 
-/// Returns the files of --export.
+/// Returns which weights go to which file of --export, and where in it.
 [[nodiscard]] ExportPlan plan_job_export(const ModelConfig& model, const TrainOptions& options);
 
 /// Throws ConfigError if the folder of --export cannot be created, or if transformers has no class for the model.

@@ -22,7 +22,7 @@ inline constexpr const char* kTokenShiftFlag = "--token-shift";
 /// Option::type of a list of words, which commas may separate.
 inline constexpr const char* kWords = "TEXT ...";
 
-/// What else has to know of an option.
+/// Where an option is used besides its own purpose; bits of OptionTraits::marks.
 enum OptionMark : unsigned {
   kEqual = 1,     // All ranks must agree
   kRecorded = 3,  // Checkpoints also have it as a hyperparameter
@@ -40,16 +40,16 @@ struct OptionTraits {
 struct Option {
   const char* heading;  // In --help; empty: hidden
   const char* flag;
-  std::string help;                              // With the default
-  std::string type;                              // Of the text in --help; empty: the flag has no text
+  std::string help;  // With the default
+  std::string type;  // Of the text, as in --help, such as N or FILE; empty: the flag takes no text
   std::function<void(const std::string&)> take;  // Parses the text. Throws ConfigError
-  std::string* data = nullptr;                   // The text itself, if it may be several words of a mixture
-  nlohmann::ordered_json value = {};             // Null: not set
+  std::string* data = nullptr;  // Where `take` stores a mixture of data, whose text may be several words; else null
+  nlohmann::ordered_json value = {};  // Null: not set
   OptionTraits traits = {};
   const char* purpose = nullptr;  // Flag without which this one has no effect; null: none
   bool has_effect = true;         // The purpose is given
 
-  /// Declares that the option is for `needed`, which is now given or not.
+  /// Sets `purpose` to the flag `needed`, and `has_effect` to whether it is given.
   Option& needs(const char* needed, bool is_given) { return purpose = needed, has_effect = is_given, *this; }
 
   [[nodiscard]] bool has(OptionMark mark) const { return (traits.marks & mark) == mark; }

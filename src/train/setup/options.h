@@ -23,7 +23,7 @@ namespace chimera {
 /// Time between two saves or log lines, in steps or in seconds.
 struct SaveInterval {
   std::int64_t steps = 0;
-  double seconds = 0;  ///< At most one of the two fields is positive
+  double seconds = 0;  ///< At most one of the two fields is positive; both 0: not given
   friend bool operator==(const SaveInterval&, const SaveInterval&) = default;
 };
 
@@ -48,7 +48,7 @@ struct ResumeOptions {
   /// if any; empty or `none` to start at the first step
   std::string from;
   bool other_data = false;  ///< Allows other data or another mini-batch
-  bool is_checked = false;  ///< The launcher has verified `from`, a single checkpoint
+  bool is_checked = false;  ///< The launcher has verified `from`, which is a single checkpoint
   bool is_auto = false;     ///< `from` was `auto`; open_checkpoints() replaces it by the checkpoint
   /// How many more samples and tokens the earlier steps of the run have used than as many steps of this job would use:
   /// not 0 if their mini-batch differs. open_checkpoints() sets them; a rank that replaces a lost one gets them from
@@ -128,13 +128,13 @@ struct ModelOptions {
 
 /// Samples of a run: of training, of validation, and of text that the model continues meanwhile.
 struct DataOptions {
-  std::string training;                     // Text, tokens, a folder or a mixture (data/corpus.h)
-  std::string validation;                   // As `training`, or a fraction of it; empty: see data/corpus.h
-  std::string tokenizer;                    // Tokenizer of text (open_tokenizer); empty: bytes
+  std::string training;    // Text, tokens, a folder or a mixture (data/corpus.h)
+  std::string validation;  // As `training`, or a fraction of it; empty: 5 %, or the shards of a folder for it
+  std::string tokenizer;   // Tokenizer of text (open_tokenizer); empty: bytes
   Documents documents = Documents::Pack;    // Whether samples attend across documents
   std::int64_t end_of_document = kNoToken;  // Document separator in formats that define none
   std::int64_t sequence = 128;              // Tokens per sample
-  bool usual_sequence = false;              // It is not given: at most all positions of the model
+  bool usual_sequence = false;              // `sequence` is not given: it is at most all positions of the model
   std::int64_t micro_batch_size = 4;        // Samples
   std::int64_t seed = 1;                    // Also of initial weights and dropout
   std::int64_t validate_every = 0;          // Steps; 0: never
@@ -154,13 +154,13 @@ inline constexpr auto kNames<Adapt> = in_order<Adapt>("none", "documents", "all"
 
 /// The schedule of the pipeline, and how it divides the model and the micro-batches.
 struct ScheduleOptions {
-  std::string name = kDefaultSchedule;    // "none": one stage in one process, no pipeline; empty: see choose_schedule()
+  std::string name = kDefaultSchedule;    // "none": one process, no pipeline; empty: choose_schedule() chooses
   std::string file;                       // Source of `given`; never an output
   std::shared_ptr<const Schedule> given;  // Replaces `name` and `shape` if not null
   PipelineShape shape{.stages = 4, .micro_batches = 0};  // micro_batches 0: number of stages
   std::vector<std::int64_t> slice_lengths;               // Tokens of each slice; one number: equal; empty: equal times
   PartitionChoice partition = {PartitionRule::Auto};     // How layers are divided into stages
-  std::function<PipelineShape(const Generator&)> shape_for;  // Shape by the given flags, without D and N; null: usual
+  std::function<PipelineShape(const Generator&)> shape_for;  // Shape by the given flags; null: default_shape()
   std::shared_ptr<const MachineProfile> profile;  // Times for an Auto or Balanced partition; null: FLOPs and bytes
   double assumed_bytes = 0;  // Memory of a worker for choose_schedule(), if neither --memory nor the profile has it
   AllReducePlacement sync = AllReducePlacement::EagerOpt;  // When all-reduces of gradients start
@@ -213,7 +213,7 @@ struct MemoryOptions {
   StageChoice recompute;         // Stages with activation checkpointing
   StageChoice offload;           // Stages or blocks with activations in host memory
   double gib = 0;                // GiB per worker, for the rule `auto` of the two choices above; 0: not given
-  bool ignores = false;          // No check of memory: starts even if the predicted peak exceeds it
+  bool ignores = false;          // No check: the run starts even if the predicted peak exceeds the memory
   bool shard_optimizer = false;  // Shards optimizer state over the replicas of a stage
 };
 
@@ -225,9 +225,9 @@ struct RecoveryOptions {
   bool is_restart = false;             // Another launcher or the batch system has started the run before
   NonFinite non_finite = NonFinite::Abort;
   std::int64_t failed_step = 0;   // Step (from 1) that ended the previous attempt; 0: none
-  std::int64_t max_restarts = 0;  // Restarts from the newest checkpoint after rank failures
+  std::int64_t max_restarts = 0;  // Most restarts from the newest checkpoint after failures
   Recover recover = Recover::Restart;
-  std::int64_t max_recoveries = 100;  // Recover::Twin and Reroute: recoveries per attempt
+  std::int64_t max_recoveries = 100;  // Recover::Twin and Reroute: most recoveries per attempt
   double spare_seconds = 10;          // Recover::Twin: longest wait for a replacement
   double spike = 0;                   // Deviations above the expected loss that make a spike; 0: off
   std::int64_t spike_skip = 10;       // Mini-batches up to a spike that make no update

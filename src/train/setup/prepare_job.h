@@ -20,9 +20,10 @@ namespace chimera {
 /// Returns resolve_job() of the options. If they have no schedule, takes one that accepts the given flags: predicts a
 /// step with each synchronous schedule, as `--dry-run` does, and takes the one that the planner ranks first
 /// (plan/plan.h), the fastest that fits in memory, where a tie goes to the least memory. A resumed run keeps the
-/// schedule of its checkpoint. On one host of CPUs, the prediction uses its cores and memory. If other processes choose
-/// too, it depends on options and sizes alone, so that all choose alike. If no schedule accepts the flags, or the
-/// profile does not cover the model, takes kDefaultSchedule, and throws its errors.
+/// schedule of its checkpoint. On one host of CPUs, the prediction uses its cores and memory. If another launcher has
+/// started the ranks, each process chooses; the prediction then uses options and sizes alone, so that all choose alike.
+/// If no schedule accepts the flags, or the profile does not cover the model, takes kDefaultSchedule, and throws its
+/// errors.
 [[nodiscard]] Job choose_schedule(const TrainOptions& options);
 
 /// Divides the model into stages, and chooses the stages that recompute or offload. The result is sufficient for a dry
@@ -32,8 +33,8 @@ namespace chimera {
 /// Returns the bytes of each stage on a rank: weights, gradients, optimizer state, activations.
 [[nodiscard]] StageModel bytes_of_stages(const JobShape& job, const TrainOptions& options);
 
-/// Throws ConfigError if the ranks of this machine need more memory than it or --memory has, or are too many for its
-/// cores; never with --no-memory-check.
+/// Throws ConfigError if the ranks of this machine need more memory than the machine or --memory has, or if there are
+/// too many for its cores. Does nothing with --no-memory-check.
 void require_memory(const Job& job);
 
 /// Sets the job's programs: the instructions of all workers (passes/lower.h). Throws ScheduleError if one could

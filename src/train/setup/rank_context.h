@@ -33,7 +33,8 @@ struct RankContext {
                            : connections) {}
   RankContext& operator=(RankContext&&) = delete;
 
-  /// Returns whether another rank that shares this rank's layers counts its losses and whole parameters.
+  /// Returns true on all but the first of the ranks that share layers. The first counts the losses and the parameters
+  /// that all hold in full.
   [[nodiscard]] bool is_copy() const { return tensor && tensor->place().rank > 0; }
 
   const Job& job;

@@ -2,7 +2,8 @@
 
 // The job of the ranks that remain after a loss, if no replacement comes (--recover reroute), or with slow ranks
 // (--adapt all). In it, the other ranks that hold such a rank's stages do its work or a part of it. It is an ordinary
-// job with fewer ranks and another schedule (engine/rerouted_run.h): trainer and executor need no special case.
+// job with another schedule and, after a loss, fewer ranks: trainer and executor need no special case. A RunChange
+// (engine/rerouted_run.h) says what has changed since the launch.
 
 #include <chrono>
 #include <string>
@@ -19,7 +20,7 @@ namespace chimera {
 
 /// Returns the job without the lost ranks. Model, data, checkpoints and options stay. New are the run (ranks and
 /// schedule), the programs of the workers, and the order of additions for --reduction canonical. Throws ConfigError if
-/// the schedule cannot be rerouted.
+/// the schedule cannot be rerouted, for example because no other rank holds a stage.
 [[nodiscard]] Job rerouted_job(const Job& launched, const RunChange& change);
 
 /// Returns whether the workers' activations fit into --memory or their GPUs.

@@ -68,8 +68,8 @@ class TrainedModel {
   /// Returns the optimizer of a stage in an asynchronous schedule.
   [[nodiscard]] Optimizer& optimizer(StageId stage) const { return *optimizers_.at(stage); }
   [[nodiscard]] std::vector<OptimizerTensor> optimizer_state() const;
-  /// Injects a fault (core/fault_point.h) at `point`: flips a high-order bit of tensor `tensor` of state_of() of the
-  /// first group, 0 for a weight, 1 for its optimizer state.
+  /// Injects a fault (core/fault_point.h) at `point`: flips a bit in the first element of tensor `tensor` in state_of()
+  /// of the first group: 0 is a weight, 1 its optimizer state.
   void inject_bit_flip(std::string_view point, std::size_t tensor) const;
   /// Updates the bfloat16 copies of the weights (mixed precision) after the weights have changed.
   void update_copies() const;
@@ -79,8 +79,9 @@ class TrainedModel {
   [[nodiscard]] std::vector<at::Tensor> state_of(ParameterGroupId group, std::optional<std::size_t> shard = {}) const;
   /// Returns the part of state_of() that all ranks with tensor parallelism hold in full, such as norms.
   [[nodiscard]] std::vector<at::Tensor> whole_state_of(ParameterGroupId group) const;
-  /// Copies the state of a group or of one shard from rank `from` to rank `to` of the same lane (among all ranks) after
-  /// `step`, one tensor at a time to limit memory. Call it on both; other ranks do nothing. Throws TransportError.
+  /// Copies the state of a group or of one shard from rank `from` to rank `to` of the same lane
+  /// (engine/tensor_ranks.h), one tensor at a time to limit memory. Both are numbers among all ranks. `step` is the
+  /// last completed step, for the tags of the messages. Call it on both; other ranks do nothing. Throws TransportError.
   void transfer_state(ParameterGroupId group, RankId from, RankId to, std::int64_t step,
                       std::optional<std::size_t> shard = {}) const;
 
