@@ -29,18 +29,18 @@ struct NcclOptions {
   int world_size = 1;
   int gpu = 0;  ///< index among the GPUs visible to this process
   RendezvousPoint rendezvous;
-  RankGroups groups;
+  RankGroups groups;            ///< [parameter group]: ranks that sum its gradients; further groups sum inside ops
   std::vector<RankPair> pairs;  ///< ascending; equal on all ranks
   bool sums_in_order = false;   ///< whether sums have a GradientSum::order
   bool has_early_sums = false;  ///< whether all-reduces of gradients start while ops still run
-  std::size_t first_op_group = std::numeric_limits<std::size_t>::max();  ///< CommunicatorPlan::first_op_group
+  std::size_t first_op_group = std::numeric_limits<std::size_t>::max();  ///< groups from this one on sum inside ops
   Fingerprint fingerprint = {};  ///< compared before ranks connect, unless empty
   std::chrono::milliseconds start_up_timeout = std::chrono::minutes(2);  ///< limit of each rendezvous step
-  /// If an operation takes longer, the process ends (without a breaker); NCCL cannot name the rank that is late. Slow
-  /// steps extend the limit (Transport::note_longest_step()).
+  /// If an operation takes longer and there is no breaker, the process ends. NCCL cannot name the rank that is late.
+  /// Slow steps extend the limit (Transport::note_longest_step()).
   std::chrono::milliseconds timeout = std::chrono::minutes(30);
   std::function<void()> on_group_connected = {};         ///< called after each communicator is connected (seconds each)
-  std::shared_ptr<ConnectionBreaker> breaker = nullptr;  ///< Communicators::breaker
+  std::shared_ptr<ConnectionBreaker> breaker = nullptr;  ///< lets another thread abort all communicators; may be null
 };
 
 /// Properties of a GPU.
@@ -74,12 +74,13 @@ class Accelerator {
   virtual void release_cache() const = 0;
   /// Ends the range that this thread shows in NVIDIA's profilers (NVTX), and begins one, unless `name` is empty.
   virtual void name_range(const std::string& name) const = 0;
-  /// Implements CaptureGraph. Throws Error with the first line of a CUDA error.
+  /// Implements CaptureGraph (device_graph.h). Throws Error with the first line of a CUDA error.
   [[nodiscard]] virtual std::unique_ptr<DeviceGraph> record(const std::function<void()>& work,
                                                             const DeviceGraph* shared,
                                                             const std::vector<at::Generator>& generators) const = 0;
   /// Joins the other ranks over NCCL, and connects all communicators. If an exception ends the transport, pending
-  /// operations are aborted. Throws TransportError and the errors of compare_ranks().
+  /// operations are aborted. Throws TransportError. If fingerprints differ or ranks share a GPU, throws ConfigError on
+  /// the wrong ranks and PeerLostError on the others (compare_ranks()).
   [[nodiscard]] virtual std::unique_ptr<Transport> connect(const NcclOptions& options) const = 0;
 };
 

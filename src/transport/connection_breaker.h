@@ -13,7 +13,8 @@
 
 namespace chimera {
 
-/// Returns the sockets of this process's open TCP connections, as inodes. Gloo closes a socket that has failed.
+/// Returns the sockets of this process's open TCP connections, as inodes. Comparing two results shows whether a
+/// connection has failed, because Gloo closes its socket then.
 [[nodiscard]] std::set<ino_t> open_tcp_connections();
 
 /// Breaks the connections of this process: every wait for another rank fails, even if the other rank still runs.
@@ -27,16 +28,17 @@ class ConnectionBreaker {
   void exclude_later();
   /// Makes break_all() also shut down TCP sockets that listen: NCCL waits for other ranks to connect, without a limit.
   void include_listeners();
-  /// Shuts down all open TCP connections that are not excluded, and calls the function of the AbortScope. Later
-  /// connections and waits need another call.
+  /// Shuts down all open TCP connections that are not excluded, and calls the function of the AbortScope, if one
+  /// exists. Later connections and waits need another call.
   void break_all() noexcept;
   /// Returns whether break_all() was called after the last reset().
   [[nodiscard]] bool is_broken() const noexcept { return broken_; }
   /// Forgets break_all(), before new connections are made.
   void reset() noexcept { broken_ = false; }
 
-  /// Scope during which break_all() also calls `abort`, in its thread, because some waits do not end although their
-  /// connections are shut down. `abort` must neither throw nor use the breaker. Only one scope may exist at a time.
+  /// Scope during which break_all() also calls `abort`, on the thread that calls break_all(). It is for waits that do
+  /// not end although their connections are shut down. `breaker` may be null: no effect. `abort` must neither throw nor
+  /// use the breaker. Only one scope may exist at a time.
   class AbortScope {
    public:
     AbortScope(ConnectionBreaker* breaker, std::function<void()> abort);

@@ -27,8 +27,8 @@ class DeviceGraph {
 
 /// Calls a function and records, without running it, the work on the current stream and streams joined with it. Throws
 /// Error if the function waits for the device. The graph allocates in a memory pool of its own or, if `shared` is not
-/// null, in the pool of `shared`; the graphs of a pool must not run at the same time. It may draw random numbers only
-/// from `generators`, and reads their seeds when it is repeated.
+/// null, in the pool of `shared`; the graphs of a pool must not run at the same time. `work` may draw random numbers
+/// only from `generators`; each repetition reads their current seeds.
 using CaptureGraph = std::function<std::unique_ptr<DeviceGraph>(
     const std::function<void()>& work, const DeviceGraph* shared, const std::vector<at::Generator>& generators)>;
 

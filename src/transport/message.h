@@ -32,7 +32,7 @@ void leave_header_room();
 struct TensorSpec {
   std::vector<std::int64_t> sizes;
   at::ScalarType dtype = at::kFloat;
-  bool is_verified = false;  ///< the receiver compares the checksum in the tag (VerifiedMessages)
+  bool is_verified = false;  ///< the receiver compares the checksum in the tag (--verify-messages)
 };
 
 /// Throws TransportError for an unexpected message. `arrived` describes what arrived, for the message.
@@ -52,8 +52,9 @@ static_assert(kHeaderBytes == kHeaderRoomBytes);
 [[nodiscard]] at::Tensor tensor_of(const at::Tensor& buffer, const TensorSpec& spec);
 /// Returns `tensor` (contiguous, on the CPU) as a message. Copies it unless it has free header room.
 [[nodiscard]] at::Tensor make_message(const at::Tensor& tensor, const MessageTag& tag);
-/// Returns the tensor in a buffer from rank `from`, and sets `sent` to its MessageTag::sent. Throws the error of
-/// throw_mismatch() unless the header matches `expected`, and the errors of check_bits().
+/// Returns the tensor in a buffer from rank `from`, and sets `sent`, if not null, to the sender's clock when it sent
+/// the message (MessageTag::sent). Throws the error of throw_mismatch() unless the header matches `expected`, and the
+/// errors of check_bits().
 [[nodiscard]] at::Tensor open_message(const at::Tensor& buffer, const TensorSpec& spec, const MessageTag& expected,
                                       RankId from, RankId to, double* sent = nullptr);
 

@@ -17,9 +17,9 @@ namespace chimera {
 /// together send as many bytes as a ring all-reduce. All members must start and finish such sums in the same order.
 class SliceExchange {
  public:
-  /// Starts the exchange of the parts, each of the size of the gradients. kNoTimeout selects the group's own timeout.
-  /// In an all-reduce, slices are equal, except that the last ones may be shorter or empty; in a reduce-scatter,
-  /// GradientSum::counts gives them. Throws the errors of the backend.
+  /// Starts the exchange of the parts, each of the size of the gradients. `sum` must have an order. kNoTimeout selects
+  /// the group's own timeout. In an all-reduce, slices are equal, except that the last ones may be shorter or empty; in
+  /// a reduce-scatter, GradientSum::counts gives them. Throws the errors of the backend.
   SliceExchange(c10d::Backend& group, const GradientSum& sum, std::chrono::milliseconds timeout = kNoTimeout);
 
   [[nodiscard]] c10d::Work& work() const { return *work_; }

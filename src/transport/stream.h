@@ -74,8 +74,8 @@ void await_device(at::Device device);
 /// Keeps memory of `tensor`, created on another stream, from reuse until the current stream has finished with it.
 void use_on_current_stream(const at::Tensor& tensor);
 
-/// Guard that makes a stream from the pool of `device` the current stream. Autograd runs a backward op on the stream of
-/// its forward op.
+/// Guard that makes a stream from the pool of `device` the current stream of this thread, so that thread ranks on one
+/// device use different streams. Autograd runs a backward op on the stream of its forward op.
 class PooledStreamGuard {
  public:
   explicit PooledStreamGuard(at::Device device);
@@ -89,7 +89,8 @@ class PooledStreamGuard {
 class SideStream {
  public:
   explicit SideStream(at::Device device);
-  /// Runs `work` on this stream after `begin`. Returns the mark at the end of `work`.
+  /// Calls `work`, whose device work goes to this stream and starts after `begin`. Returns the mark at the end of
+  /// `work`.
   StreamMark run(const StreamMark& begin, const std::function<void()>& work) const;
 
  private:

@@ -160,7 +160,7 @@ struct ScheduleOptions {
   PipelineShape shape{.stages = 4, .micro_batches = 0};  // micro_batches 0: number of stages
   std::vector<std::int64_t> slice_lengths;               // Tokens of each slice; one number: equal; empty: equal times
   PartitionChoice partition = {PartitionRule::Auto};     // How layers are divided into stages
-  std::function<PipelineShape(const Generator&)> shape_for;  // Shape by the given flags; null: default_shape()
+  std::function<PipelineShape(const Generator&)> shape_for;  // By the flags, except D and N; null: default_shape()
   std::shared_ptr<const MachineProfile> profile;  // Times for an Auto or Balanced partition; null: FLOPs and bytes
   double assumed_bytes = 0;  // Memory of a worker for choose_schedule(), if neither --memory nor the profile has it
   AllReducePlacement sync = AllReducePlacement::EagerOpt;  // When all-reduces of gradients start

@@ -18,8 +18,8 @@
 
 namespace chimera {
 
-/// Throws PeerLostError or TransportError for a failed operation. The text of `error` decides which, because all errors
-/// of Gloo have one type. `operation` is for the message.
+/// Throws PeerLostError or TransportError for a failed operation. PeerLostError means that a connection broke. The text
+/// of `error` decides, because all errors of Gloo have one type. `operation` is for the message.
 [[noreturn]] void rethrow_gloo(const std::string& operation, const std::exception& error);
 
 /// Starts an in-place all-gather of unequal parts, which Gloo lacks: member m owns `counts[m]` consecutive elements.

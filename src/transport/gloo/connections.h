@@ -36,22 +36,27 @@ class GlooConnections {
   explicit GlooConnections(const GlooOptions& options);
 
   /// Connects with the other ranks and compares fingerprints; returns once all ranks have done so. Throws the errors of
-  /// Gloo and require_equal(). Tests inject faults (core/fault_point.h) at rendezvous and connected.
+  /// Gloo. If fingerprints differ, throws ConfigError or PeerLostError as require_equal() does. Tests inject faults
+  /// (core/fault_point.h) at rendezvous and connected.
   void join();
   /// Waits up to three seconds until all ranks have called it; returns false if they have not.
   [[nodiscard]] bool leave_together() noexcept;
-  /// Leaves everything open, since Gloo cannot be stopped with pending operations.
+  /// Leaves everything open until the process ends, after a failure without a breaker: Gloo cannot be stopped with
+  /// pending operations.
   void abandon() noexcept;
-  /// Breaks and releases all connections after a failure, so that the process can continue.
+  /// Breaks and releases all connections after a failure, so that the process can continue. Requires
+  /// GlooOptions::breaker.
   void close() noexcept;
 
-  /// Returns the group for messages in one direction. Throws TransportError if the ranks exchange none.
+  /// Returns the group for messages in one direction. This rank is `from` or `to`. Throws TransportError if the ranks
+  /// exchange none.
   [[nodiscard]] c10d::ProcessGroupGloo& channel(int from, int to) const;
   [[nodiscard]] const RankTree& tree() const { return tree_; }
   /// Returns the process group of a parameter group; null if this rank is not a member, or the only member.
   [[nodiscard]] const GlooGroup& group(ParameterGroupId id) const { return process_groups_[id.index()]; }
-  /// Returns the process groups for sums in shared memory. SumGroups::host is null if this is impossible: members on a
-  /// host cannot map each other's memory, or the members are on several hosts with different numbers, or with one each.
+  /// Returns the process groups for sums in shared memory (shared_sum.h). SumGroups::host is null if this is
+  /// impossible: members on a host cannot map each other's memory, or the members are on several hosts with different
+  /// numbers, or with one each.
   [[nodiscard]] const SumGroups& sum_groups(ParameterGroupId id) const { return sum_groups_[id.index()]; }
 
  private:

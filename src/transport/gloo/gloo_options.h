@@ -39,7 +39,7 @@ struct GlooOptions {
   std::chrono::milliseconds timeout = kGlooDefaultTimeout;
   /// Limit of each step of rendezvous and connecting.
   std::chrono::milliseconds start_up_timeout = std::chrono::minutes(1);
-  RankGroups groups;
+  RankGroups groups;  ///< [parameter group]: ranks that sum its gradients
   /// Ranks that exchange messages, equal on all ranks; nothing: every pair.
   std::optional<std::vector<RankPair>> pairs = std::nullopt;
   /// Hashes of the settings that must be equal on all ranks, which compare them when they connect.

@@ -31,7 +31,8 @@ template <class Options>
   return options;
 }
 
-/// Starts an all-gather of tensors with the sizes of `own`; `all` gets the tensor of each member.
+/// Starts an all-gather of tensors with the sizes of `own`. Adds the tensor of each member to `all`, which must be
+/// empty; the tensors have values after the wait.
 inline c10::intrusive_ptr<c10d::Work> start_gather(c10d::Backend& group, const at::Tensor& own,
                                                    std::chrono::milliseconds timeout, std::vector<at::Tensor>& all) {
   std::vector<at::Tensor> mine{own};
@@ -40,7 +41,8 @@ inline c10::intrusive_ptr<c10d::Work> start_gather(c10d::Backend& group, const a
   return group.allgather(gathered, mine, with_timeout<c10d::AllgatherOptions>(timeout));
 }
 
-/// Waits for a send or receive. Throws Gloo's errors, also if `breaker` (may be null) aborts the operation.
+/// Waits for a send or receive. Throws Gloo's errors, and std::runtime_error if `breaker` (may be null) aborts the
+/// operation.
 inline void wait_for(c10d::Work& work, std::chrono::milliseconds timeout, ConnectionBreaker* breaker = nullptr) {
   const ConnectionBreaker::AbortScope wait(breaker, [&work] { work.abort(); });
   if (!work.wait(timeout)) throw std::runtime_error("aborted");
@@ -62,14 +64,16 @@ class OperationEnd {
     is_over_ = true;
     news_.notify_all();
   }
-  /// Waits for end(). Throws on timeout, or if `breaker` (may be null) breaks the connections before.
+  /// Waits for end(). Throws std::runtime_error on timeout, or if `breaker` (may be null) breaks the connections
+  /// before.
   void await(std::chrono::milliseconds timeout, ConnectionBreaker* breaker) {
     const ConnectionBreaker::AbortScope wait(breaker, [this] { abort(); });
     std::unique_lock lock(mutex_);
     if (!news_.wait_for(lock, timeout, [&] { return is_over_ || is_aborted_; })) throw std::runtime_error("Timed out");
     if (!is_over_) throw std::runtime_error("aborted");
   }
-  /// Returns false if the operation is over; then the caller calls `done` itself.
+  /// Makes end() call `done`, and returns true. Returns false if the operation is over; then the caller calls `done`
+  /// itself.
   bool call_when_done(std::function<void()>& done) {
     const std::lock_guard lock(mutex_);
     if (!is_over_) when_done_.push_back(std::move(done));

@@ -26,7 +26,8 @@ namespace chimera {
 /// order. For the rank's own thread.
 class OpSum {
  public:
-  /// `breaker` may be null; it ends waits.
+  /// `members` is the process group in which members exchange the addresses of their slots. `breaker` (may be null)
+  /// ends waits.
   OpSum(GlooGroup members, std::shared_ptr<ConnectionBreaker> breaker);
   OpSum& operator=(OpSum&&) = delete;
   /// Peers that wait for this rank then throw.

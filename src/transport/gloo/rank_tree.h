@@ -18,8 +18,8 @@
 
 namespace chimera {
 
-/// Collectives over a tree of connections, called by all ranks in the same order. They throw TransportError if a
-/// message is lost or late, and Gloo's errors.
+/// Collectives over a tree of connections, called by all ranks in the same order. They throw Gloo's errors if a message
+/// is lost or late (rethrow_gloo() in collectives.h translates them).
 class RankTree {
  public:
   /// `breaker` (may be null) can end the waits of these functions, after a rank was lost.

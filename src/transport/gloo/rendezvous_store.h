@@ -28,8 +28,9 @@ class RendezvousStore {
 
   [[nodiscard]] const c10::intrusive_ptr<c10d::Store>& store() const { return store_; }
 
-  /// Returns once all ranks have called it. After a fraction of the time limit, the lowest waiting rank prints which
-  /// ranks are missing. Throws TransportError with the missing ranks on timeout, PeerLostError if the server is gone.
+  /// Returns once all ranks have called it. After a quarter of the time limit, the lowest waiting rank prints which
+  /// ranks are missing, unless our launcher started the ranks. Throws TransportError with the missing ranks on timeout,
+  /// PeerLostError if the server is gone, and ConfigError if two processes have the same rank.
   void await_all(int rank, int world_size);
 
   /// Returns this host's address; empty if all ranks are on one host.

@@ -47,7 +47,7 @@ class SharedSum {
   /// Returns once all members' gradients hold their sums. If a member cannot add its slice, it throws the cause, and
   /// the others throw PeerLostError. Throws Gloo's errors if a member is lost.
   void wait();
-  /// See Pending::call_when_done().
+  /// Calls `done`, on any thread, when the sum is complete; never if it fails.
   void call_when_done(std::function<void()> done);
 
  private:

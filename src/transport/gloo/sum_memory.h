@@ -19,6 +19,7 @@ namespace chimera {
 /// Maps memory of other ranks; recently used files stay mapped. Thread-safe.
 class MappedPeers {
  public:
+  /// Keeps at most `most_files` files mapped, besides those in use.
   explicit MappedPeers(std::size_t most_files = 1024) : most_files_(most_files) {}
   /// Returns a pointer to the byte at `address`. It stays mapped while the result exists. Throws Error if it cannot be
   /// mapped.
@@ -40,7 +41,8 @@ class MappedPeers {
 /// Memory files for copies of tensors, reused because peers keep them mapped. Thread-safe.
 class StagingMemory {
  public:
-  /// Returns a file of at least `bytes` bytes, with undefined contents. Throws Error.
+  /// Returns a file of at least `bytes` bytes, with undefined contents. Destroying the result makes the file free for a
+  /// later call. Throws Error if the system refuses a file.
   [[nodiscard]] std::shared_ptr<SharedMemory> take(std::size_t bytes);
 
  private:

@@ -3,7 +3,8 @@
 // The communicators of a rank on GPUs, and the settings that keep them from deadlock. A communicator (of NCCL) connects
 // a set of ranks; a rank has one for all ranks, one per parameter group, and two per rank with which it exchanges
 // messages. Kernels of NCCL occupy multiprocessors while they wait, so their number and size are limited (BlockLimits),
-// and all ranks create them in one order. The functions here need no GPU and are tested without one.
+// and all ranks create them in one order. This header also compares ranks before they connect, and has the environment
+// variables of CUDA and NCCL. src/cuda calls the functions, which need no GPU themselves.
 
 #include <ATen/core/Tensor.h>
 #include <chrono>
@@ -29,14 +30,15 @@ namespace chimera {
 struct RankIdentity {
   int rank = 0;
   Fingerprint fingerprint = {};  ///< empty: not compared
-  std::string gpu = {};          ///< GpuTraits::uuid, or empty
+  std::string gpu = {};          ///< GpuTraits::uuid; empty: not compared
 };
 
 /// Compares the RankIdentity of all ranks. Collective. Throws the errors of require_equal() (transport/fingerprint.h).
 /// If ranks share a GPU, throws ConfigError on them and PeerLostError on the others.
 void compare_ranks(c10d::Store& store, const RankIdentity& own, int world_size);
 
-/// Returns the minimum of `number` over all ranks, such as the multiprocessors of the smallest GPU. Collective.
+/// Returns the minimum of `number` over all ranks, such as the multiprocessors of the smallest GPU. Collective; call it
+/// once per store.
 [[nodiscard]] int minimum_over_ranks(c10d::Store& store, int rank, int number, int world_size);
 
 /// Environment variables (name, value).
@@ -65,11 +67,11 @@ using VariableList = std::vector<std::pair<std::string, std::string>>;
 /// names the user's values, or an empty text.
 [[nodiscard]] std::string keep_block_limits();
 
-/// Returns the first line of the message, with the lines behind NCCL's "Last error:", which name the cause.
+/// Returns the first line of the message and the lines behind NCCL's "Last error:", which name the cause, as one line.
 [[nodiscard]] std::string error_line(const c10::Error& error);
 
 /// Returns the variables that make results of cuBLAS equal on any stream (cuBLAS manual, Results Reproducibility), and
-/// keep NCCL from adding in the switch, in an order of the switch's own.
+/// keep NCCL from adding in the NVLink switch (NVLS), which has an order of its own.
 [[nodiscard]] VariableList deterministic_variables();
 
 /// Returns whether CHIMERA_SHARE_GPU=1 lets several ranks use one GPU, to try NCCL on a machine with one. NCCL then

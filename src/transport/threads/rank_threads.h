@@ -66,7 +66,8 @@ class RankThreads {
   std::vector<std::thread> threads_;
 };
 
-/// Runs `body` as RankThreads::run() does, with a ThreadHub that a failure closes. Throws Error if the system refuses a
+/// Runs `body` once on each rank, with a transport to the other ranks (ThreadHub, which also takes `groups`). If a rank
+/// throws, closes the transports. Returns the result of RankThreads::run(). Throws Error if the system refuses a
 /// thread.
 [[nodiscard]] std::optional<RankFailure> try_rank_threads(int ranks, const RankGroups& groups,
                                                           const std::function<void(RankId, Transport&)>& body);

@@ -22,8 +22,8 @@ class ThreadHub {
   /// `groups` has, for each parameter group, the ranks that sum its gradients (schedule/rank_layout.h).
   ThreadHub(int ranks, RankGroups groups);
   ~ThreadHub();
-  /// Returns the endpoint of a rank, at most once. Its waits throw TransportError if a message has unexpected sizes or
-  /// type.
+  /// Returns the endpoint of a rank. Call it at most once for each rank. Its waits throw TransportError if a message
+  /// has unexpected sizes or type.
   [[nodiscard]] std::unique_ptr<Transport> transport(RankId rank);
   /// Makes blocked and later waits throw PeerLostError with the first `why`. Call it if a rank fails. Thread-safe.
   void close(const std::string& why);
