@@ -31,7 +31,7 @@ struct NcclOptions {
   RendezvousPoint rendezvous;
   RankGroups groups;            ///< [parameter group]: ranks that sum its gradients; further groups sum inside ops
   std::vector<RankPair> pairs;  ///< ascending; equal on all ranks
-  bool sums_in_order = false;   ///< whether sums have a GradientSum::order
+  bool sums_in_order = false;   ///< whether sums have a GradientSum::order (--reduction canonical)
   bool has_early_sums = false;  ///< whether all-reduces of gradients start while ops still run
   std::size_t first_op_group = std::numeric_limits<std::size_t>::max();  ///< groups from this one on sum inside ops
   Fingerprint fingerprint = {};  ///< compared before ranks connect, unless empty

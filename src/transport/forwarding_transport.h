@@ -54,8 +54,8 @@ class ForwardingTransport : public Transport {
 };
 
 /// Adds a checksum to the tag of each message and verifies it at the receiver: wait() throws TransportError if the
-/// tensor has changed on the way. Works for CPU tensors over transports that carry tags; all ranks must use it.
-/// Gradient sums are not verified.
+/// tensor has changed on the way. Works for CPU tensors over transports that carry tags (all but NCCL's); all ranks
+/// must use it. Gradient sums are not verified.
 class VerifiedMessages final : public ForwardingTransport {
  public:
   using ForwardingTransport::ForwardingTransport;

@@ -40,7 +40,8 @@ inline constexpr int kTreeBranches = 4;
 /// Returns the position of `rank` in the tree of all ranks.
 [[nodiscard]] TreePlace place_in_tree(int rank, int world_size);
 
-/// Returns the position of `rank` among the ranks of the group. Throws TransportError if it is not one of them.
+/// Returns the position of `rank` among the ranks of the group, which groups[group] lists. Throws TransportError if it
+/// is not one of them.
 [[nodiscard]] std::size_t index_in_group(const RankGroups& groups, ParameterGroupId group, RankId rank);
 
 }  // namespace chimera

@@ -31,7 +31,8 @@ class Pending {
   /// Returns the received tensor, the buffer (sum, all-gather), or an undefined tensor (send). Throws TransportError;
   /// PeerLostError if another rank is the cause.
   virtual at::Tensor wait() = 0;
-  /// Returns MessageTag::sent of a message that was received; 0 if the transport carries no tags.
+  /// Returns when the sender has sent the received message, by its clock (MessageTag::sent); 0 if the transport carries
+  /// no tags.
   [[nodiscard]] virtual double sent() const { return 0; }
   /// Calls `done` at completion, on any thread, before wait() returns; never if the operation fails or completes only
   /// inside wait().
@@ -78,7 +79,7 @@ class Transport {
   /// Starts a send. `tensor` must be contiguous, and must not be modified afterwards.
   virtual std::unique_ptr<Pending> start_send(RankId to, at::Tensor tensor, const MessageTag& tag) = 0;
   /// Starts to receive the next message from `from`. wait() returns the tensor, which must not be modified, or throws
-  /// the error of throw_mismatch() if the sender's tag differs.
+  /// TransportError if the sender's tag differs.
   virtual std::unique_ptr<Pending> post_receive(RankId from, const TensorSpec& spec, const MessageTag& tag) = 0;
   /// Starts the sum of a parameter group's gradients over the ranks that hold its weights (see GradientSum). The
   /// group's previous sum must have been waited for.

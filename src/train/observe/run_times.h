@@ -29,8 +29,8 @@ class RunTimes {
   [[nodiscard]] double used_memory_bytes() const { return used_memory_bytes_; }
 
   /// Returns the summary of all ranks, except RunSummary::is_whole and the two memory fields, which the caller sets.
-  /// `own` has the times of this rank's ops and waits. RunSummary::others_share is empty if ranks are on several hosts.
-  /// Collective: all ranks must call it.
+  /// `own` has the times of this rank's ops and waits. The load of other processes (RunSummary::others_share) is empty
+  /// if ranks are on several hosts. Collective: all ranks must call it.
   [[nodiscard]] RunSummary summarize(const Executor& own, const RankContext& self) const;
 
  private:

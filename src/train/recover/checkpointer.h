@@ -105,7 +105,7 @@ class Checkpointer {
   /// Call it after each step, when votes() has the sums. Returns whether to call save(); the same on every rank.
   [[nodiscard]] bool is_due(std::int64_t step);
   /// Call it after is_due(). Returns whether the run ends after this step, because any rank received a stop request
-  /// (stop_signals.h). A run of an asynchronous schedule continues to its next flush.
+  /// (stop_signals.h). A run of an asynchronous schedule continues until no micro-batch is in flight (its next flush).
   [[nodiscard]] bool stops_after(std::int64_t step) const { return plans_.is_stopping && may_save_after(step); }
   /// Starts to save the state after this step: copies the tensors, and starts the thread that writes them.
   void save(const StepMetrics& metrics);

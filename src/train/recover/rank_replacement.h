@@ -81,8 +81,8 @@ class RankReplacement {
   void share(LoopState& state, RankId source) const;
   /// Sends weights and optimizer state to the ranks that lack them. `resume` is the result of agree(). Ranks that were
   /// a step behind must have made the missing update before. `updates` is the number of updates so far. If the
-  /// optimizer state is divided into shards that two ranks each keep (optimizer.h), the new process gets the state of
-  /// its own shards only; Optimizer::share() then sends it the other weights.
+  /// optimizer state is divided into shards that two ranks each keep (engine/sharded_optimizer.h), the new process gets
+  /// the state of its own shards only; Optimizer::share() then sends it the other weights.
   void send_state(const ResumeState& resume, std::int64_t updates);
 
  private:

@@ -2,9 +2,9 @@
 
 // Hashes of weights and optimizer state, for two purposes. ReplicaCheck compares the replicas of a stage with
 // hash_bytes(); on a GPU it uses tensor operations, so that no weights are copied to the host. parameters_hash() is a
-// hash of the whole model for the metrics of a run with --reduction canonical. It is the same for all schedules,
-// numbers of stages and groups, and devices. For this it hashes bytes with XXH3, which runs on the CPU only, so weights
-// on a GPU are copied to the host.
+// hash of the whole model for the metrics of a run with --reduction canonical (a fixed order of additions). It is the
+// same for all schedules, numbers of stages and groups, and devices. For this it hashes bytes with XXH3, which runs on
+// the CPU only, so weights on a GPU are copied to the host.
 
 #include "model/parameter_group.h"
 #include "model_config/tensor_cut.h"
@@ -37,10 +37,10 @@ struct HashHalves {
 };
 
 /// Returns the hash of all parameters of the model, the same on every rank: XXH3 (16 hexadecimal digits) over the
-/// hashes of the parameters in the order of `names`, which are ascending. All ranks call it. `own` are the parameter
-/// groups that this rank contributes: exactly one rank contributes each parameter or, if T ranks share its layer, each
-/// of the T ranks does. `place` is the place of this rank among these T ranks; the hash depends on T. Calls
-/// note_more_progress() (launch/flight/progress.h) after each parameter.
+/// hashes of the parameters in the order of `names`, the ascending names of all parameters. All ranks call it. `own`
+/// are the parameter groups that this rank contributes: exactly one rank contributes each parameter or, if T ranks
+/// share its layer, each of the T ranks does. `place` is the place of this rank among these T ranks ({}: T is 1); the
+/// hash depends on T. Calls note_more_progress() (launch/flight/progress.h) after each parameter.
 [[nodiscard]] std::string parameters_hash(const std::vector<std::string>& names,
                                           const std::vector<const ParameterGroup*>& own, Transport& transport,
                                           const TensorPlace& place = {});

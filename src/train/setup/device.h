@@ -51,7 +51,7 @@ void require_gpu_memory(const TrainOptions& options, std::int64_t ranks, const s
 /// ranks, at least 1; one with --reduction canonical.
 [[nodiscard]] int intra_op_threads(const TrainOptions& options, std::int64_t local_ranks);
 
-/// Returns the pairs of ranks that exchange messages, ascending.
+/// Returns the pairs of ranks that exchange messages, ascending, by the job's programs and recovery options.
 [[nodiscard]] std::vector<RankPair> communicating_pairs(const JobShape& job, const TrainOptions& options);
 
 /// Returns whether a rank starts sums of gradients before its last op, so that they wait while ops run. `training` is

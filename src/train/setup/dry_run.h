@@ -21,7 +21,7 @@ struct HeldStage {
 /// Forecast of one rank. Times are in seconds on the machine of the profile.
 struct RankForecast {
   RankId rank;
-  GroupWorker place;
+  GroupWorker place;                   // Data-parallel group and worker
   std::vector<HeldStage> stages = {};  // Sorted by replica, then stage
   std::int64_t parameters = 0;         // Trained parameters, each counted once
   double weights_bytes = 0;            // One weight version

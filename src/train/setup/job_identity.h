@@ -13,7 +13,8 @@
 
 namespace chimera {
 
-/// The entry of a fingerprint that names the checkpoint a job resumes from.
+/// Name of the entry of a fingerprint for the checkpoint that a job resumes from. After the loss of a rank, ranks do
+/// not compare it, because replacements read no checkpoint.
 inline constexpr const char* kResumeFlag = "--resume";
 
 /// Returns XXH3 hashes of all that ranks of a job must share: the build (this executable, LibTorch), options that
