@@ -105,12 +105,9 @@ TEST(AdaptationTest, TheOrderFollowsASlowLink) {
   };
   Adaptation adaptation(run, 1);
   const std::vector<LinkDelay> usual = {{RankId(1), RankId(2), 0.004}};
-  for (int table = 0; table < 3; ++table) {
+  for (int table = 0; table < 3; ++table)
     EXPECT_FALSE(adaptation.consider(with(slow, /*is_waited=*/false), {})) << "an upper bound alone";
-  }
-  for (int table = 0; table < 3; ++table) {
-    EXPECT_FALSE(adaptation.consider(with(usual), {})) << "below half a forward";
-  }
+  for (int table = 0; table < 3; ++table) EXPECT_FALSE(adaptation.consider(with(usual), {})) << "below half a forward";
   EXPECT_FALSE(adaptation.consider(with(slow), {})) << "one table";
   const auto task = adaptation.consider(with(slow), {});
   ASSERT_TRUE(task);

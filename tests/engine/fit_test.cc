@@ -128,9 +128,8 @@ void expect_equal(const Outcome& actual, const Outcome& expected) {
     EXPECT_NEAR(actual.gradient_norms[i], expected.gradient_norms[i], 1e-12) << "step " << i + 1;
   }
   ASSERT_EQ(actual.parameters.size(), expected.parameters.size());
-  for (const auto& [name, value] : expected.parameters) {
+  for (const auto& [name, value] : expected.parameters)
     EXPECT_TRUE(at::allclose(actual.parameters.at(name), value, 1e-11, 1e-12)) << name;
-  }
 }
 
 TEST(FitTest, EveryScheduleTrainsLikeTheUnpipelinedModel) {
@@ -258,9 +257,8 @@ std::map<std::string, std::vector<at::Tensor>> initial_values(const FitRun& run)
     const RankFit trainer(run, rank, transport);
     const std::lock_guard lock(mutex);
     for (const auto& [id, stage] : trainer.stages()) {
-      for (const Parameter& parameter : stage->parameters()) {
+      for (const Parameter& parameter : stage->parameters())
         values[parameter.name].push_back(parameter.value.detach().clone());
-      }
     }
   });
   return values;

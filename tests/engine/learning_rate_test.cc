@@ -37,10 +37,9 @@ TEST(LearningRateTest, IsThatOfOtherLibraries) {
       rate.cooldown_shape = parse_named<CooldownShape>("shape", run["cooldown_shape"].get<std::string>());
     }
     const auto& expected = run["rates"];
-    for (std::size_t step = 0; step < expected.size(); ++step) {
+    for (std::size_t step = 0; step < expected.size(); ++step)
       EXPECT_NEAR(rate.at(static_cast<std::int64_t>(step), run["steps"]), expected[step].get<double>(), 1e-15)
           << run["library"] << ": " << run["shape"] << " of " << run["steps"] << " steps, in step " << step;
-    }
     ++runs[run["library"].get<std::string>()];
   }
   EXPECT_EQ(runs["torch"], 11);

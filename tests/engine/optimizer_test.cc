@@ -164,9 +164,8 @@ void expect_lamb(at::ScalarType dtype, double tolerance) {
   SomeParameters ours(dtype);
   ours.parameters()[1].value.data().zero_();  // like initial biases
   std::vector<PlainLamb> plain;
-  for (const Parameter& parameter : ours.parameters()) {
+  for (const Parameter& parameter : ours.parameters())
     plain.push_back({numbers(parameter.value), parameter.name == "bias" ? 0 : 0.3});
-  }
   const auto optimizer = make_optimizer(
       {.kind = OptimizerKind::Lamb, .weight_decay = 0.3, .beta1 = 0.8, .beta2 = 0.95, .epsilon = 1e-6}, {&ours});
   for (int step = 0; step < 50; ++step) {
@@ -179,9 +178,8 @@ void expect_lamb(at::ScalarType dtype, double tolerance) {
     optimizer->step(0.01, factor);
     for (std::size_t i = 0; i < plain.size(); ++i) {
       const std::vector<double> actual = numbers(ours.parameters()[i].value);
-      for (std::size_t j = 0; j < actual.size(); ++j) {
+      for (std::size_t j = 0; j < actual.size(); ++j)
         ASSERT_NEAR(actual[j], plain[i].weights[j], tolerance) << ours.parameters()[i].name << " in step " << step;
-      }
     }
   }
 }

@@ -89,9 +89,8 @@ LayerFactory with_values(std::uint64_t seed) {
     module->to(at::kDouble);
     const at::NoGradGuard no_graph;
     const auto generator = at::make_generator<at::CPUGeneratorImpl>(seed);
-    for (at::Tensor parameter : module->parameters()) {
+    for (at::Tensor parameter : module->parameters())
       parameter.copy_(at::randn(parameter.sizes(), generator, at::kDouble));
-    }
     return module;
   };
 }
@@ -153,9 +152,8 @@ LossAndGradients of_plain_loop(const FitRun& run) {
   }
   for (std::size_t i = 0; i < layers.size(); ++i) {
     if (!layers[i].module()) continue;
-    for (const auto& entry : layers[i].module()->named_parameters()) {
+    for (const auto& entry : layers[i].module()->named_parameters())
       result.gradients[fmt::format("{}.{}", i, entry.key())] = entry.value().grad();
-    }
   }
   return result;
 }
@@ -169,9 +167,8 @@ LossAndGradients of_pipeline(const FitRun& run) {
     const std::unique_lock lock(mutex);
     result.loss = loss;
     for (const auto& [id, stage] : trainer.stages()) {
-      for (const Parameter& parameter : stage->parameters()) {
+      for (const Parameter& parameter : stage->parameters())
         result.gradients[parameter.name] = parameter.value.grad().clone();
-      }
     }
   });
   return result;
@@ -188,9 +185,8 @@ TEST(SeveralTensorsTest, GradientsAreThoseOfAPlainLoop) {
       const LossAndGradients found = of_pipeline(run);
       EXPECT_NEAR(found.loss, expected.loss, 1e-12);
       ASSERT_EQ(expected.gradients.size(), 8U);
-      for (const auto& [name, gradient] : expected.gradients) {
+      for (const auto& [name, gradient] : expected.gradients)
         EXPECT_TRUE(at::allclose(found.gradients.at(name), gradient, 0, 1e-12)) << name;
-      }
     }
   }
 }

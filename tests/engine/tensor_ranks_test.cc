@@ -101,9 +101,8 @@ TEST(VocabularyPartTest, ChunksOfSharedLogitsHaveTheWholeHeadsLossAndGradients) 
       const auto expected = head_of(problem, nullptr, logits, splits);
       share(4, [&](TensorGroup& group) {
         const auto shared = head_of(problem, &group, logits, splits);
-        for (std::size_t i = 0; i < expected.size(); ++i) {
+        for (std::size_t i = 0; i < expected.size(); ++i)
           EXPECT_TRUE(at::allclose(shared[i], expected[i], 1e-13, 1e-14)) << "result " << i << ", chunks of " << logits;
-        }
       });
     }
   }

@@ -322,9 +322,8 @@ TEST_F(DeviceLayersTest, PackedSwigluIsSwiglu) {
   const auto packed = [](const Arguments& a) { return swiglu(a[0]); };
   const Arguments values = {random({3, 5, 14})};
   const at::Tensor gradient = random({3, 5, 7});
-  for (const at::Device device : {at::Device(at::kCPU), kDevice}) {
+  for (const at::Device device : {at::Device(at::kCPU), kDevice})
     expect_close(results_of(packed, values, gradient, device), results_of(parts, values, gradient, at::kCPU), 1e-14);
-  }
 }
 
 TEST_F(DeviceLayersTest, BiasGradientsAreTheCpus) {
@@ -505,9 +504,8 @@ TEST_F(DeviceLayersTest, TheHeadCutsAnOddVocabularyWithoutAnEffect) {
     EXPECT_THAT(kernels, ::testing::Contains("aten::fill_")) << "behind the 77 logits of a row";
     EXPECT_EQ(std::ranges::count(kernels, "aten::mm"), biased ? 1 : 3) << "of 64 and 13 tokens: " << counts(kernels);
     const auto expected = solve(at::kCPU);
-    for (std::size_t i = 0; i < expected.size(); ++i) {
+    for (std::size_t i = 0; i < expected.size(); ++i)
       EXPECT_TRUE(at::allclose(found[i], expected[i], 1e-5, 1e-6)) << i << (biased ? ", biased" : "");
-    }
   }
 }
 

@@ -55,9 +55,8 @@ TEST(DropoutTest, MasksOfOtherKeysAreIndependent) {
   others.push_back(mask(one).roll(1, 2));   // another element
   others.push_back(mask(one).roll(64, 2));  // another group of random words
   const double expected = 0.4 * 0.4 + 0.6 * 0.6;
-  for (const at::Tensor& other : others) {
+  for (const at::Tensor& other : others)
     EXPECT_NEAR(agreement(mask(one), other), expected, 5 * std::sqrt(expected * (1 - expected) / 20'000));
-  }
 }
 
 TEST(DropoutTest, ASamplesMaskDoesNotDependOnItsMicroBatch) {
@@ -74,9 +73,8 @@ TEST(DropoutTest, MaskDependsNeitherOnThreadsNorOnTypeNorOnStrides) {
   const at::Tensor x = at::ones({3, 70, 700});
   const at::Tensor dropped = dropout(x, masks(0.5), kSomeSite);  // times 2: exact in any type
   EXPECT_TRUE(at::equal(dropout(x.transpose(1, 2).contiguous().transpose(1, 2), masks(0.5), kSomeSite), dropped));
-  for (const at::ScalarType type : {at::kDouble, at::kBFloat16}) {
+  for (const at::ScalarType type : {at::kDouble, at::kBFloat16})
     EXPECT_TRUE(at::equal(dropout(x.to(type), masks(0.5), kSomeSite), dropped.to(type)));
-  }
   at::set_num_threads(3);
   EXPECT_TRUE(at::equal(dropout(x, masks(0.5), kSomeSite), dropped));
   at::set_num_threads(1);

@@ -84,9 +84,8 @@ TEST(EmbeddingTest, AddsRowsToTheGradientInTheOrderOfTokens) {
   at::Tensor expected = words.grad().clone();
   torch::autograd::backward({token_embedding(words, problem.tokens)}, {problem.gradient});
   const at::Tensor tokens = problem.tokens.flatten();
-  for (std::int64_t i = 0; i < tokens.numel(); ++i) {
+  for (std::int64_t i = 0; i < tokens.numel(); ++i)
     expected[tokens[i].item<std::int64_t>()] += problem.gradient.view({-1, 3})[i];
-  }
   EXPECT_TRUE(at::equal(words.grad(), expected));
 }
 

@@ -13,9 +13,8 @@ namespace {
 at::Tensor integers(const char* name, std::int64_t bound) {
   const CounterRandom random(1, name);
   const at::Tensor result = at::empty({2, 6}, at::kLong);
-  for (std::int64_t i = 0; i < result.numel(); ++i) {
+  for (std::int64_t i = 0; i < result.numel(); ++i)
     result.view(-1)[i] = static_cast<std::int64_t>(random.below(static_cast<std::uint64_t>(i), bound));
-  }
   return result;
 }
 
@@ -63,9 +62,7 @@ std::unique_ptr<Stage> rough_stage(const ModelConfig& config, const StageLayers&
   for (const Parameter& parameter : stage->parameters()) {
     const CounterRandom random(2, parameter.name);
     const at::Tensor flat = parameter.value.view(-1);
-    for (std::int64_t i = 0; i < flat.numel(); ++i) {
-      flat[i] += 0.4 * random.normal(static_cast<std::uint64_t>(i));
-    }
+    for (std::int64_t i = 0; i < flat.numel(); ++i) flat[i] += 0.4 * random.normal(static_cast<std::uint64_t>(i));
   }
   return stage;
 }

@@ -45,9 +45,8 @@ TEST_P(HuggingFaceTest, GivesTheSameLogits) {
   const auto& transformer = dynamic_cast<const TransformerStage&>(*stage);
   const at::Tensor hidden = transformer.hidden_states({}, case_.batch);
   EXPECT_LT(largest_difference(transformer.logits(hidden), expected_.at("logits")), 1e-10);
-  if (case_.config.family == Family::Bert) {
+  if (case_.config.family == Family::Bert)
     EXPECT_LT(largest_difference(transformer.sentence_logits(hidden), expected_.at("sentence_logits")), 1e-10);
-  }
 }
 
 // A gradient that is mathematically zero, such as the key bias's, is compared relative to the norm of all gradients.

@@ -150,9 +150,8 @@ TEST_P(CarriedKeyValuesTest, ForwardsWithoutAGraphGiveTheLoss) {
   const MicroBatch batch = small_batch(family);
   const auto key_value_cache = std::make_shared<KeyValueCache>(bounds.back());
   double loss = 0;
-  for (std::size_t j = 0; j + 1 < bounds.size(); ++j) {
+  for (std::size_t j = 0; j + 1 < bounds.size(); ++j)
     loss += stages[0]->forward({}, slice_of(batch, bounds[j], bounds[j + 1], key_value_cache)).item<double>();
-  }
   const double expected = stages[0]->forward({}, batch).item<double>();
   EXPECT_NEAR(loss, expected, kTolerance * expected);
 }

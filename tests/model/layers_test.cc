@@ -54,9 +54,8 @@ TEST(LayersTest, AttentionPerDocumentIsThatOfTheMask) {
     ASSERT_TRUE(parts.parts) << first;
     const auto found = results(parts);
     const auto expected = results({document_mask(documents, at::kDouble, first)});
-    for (std::size_t i = 0; i < found.size(); ++i) {
+    for (std::size_t i = 0; i < found.size(); ++i)
       EXPECT_TRUE(at::allclose(found[i], expected[i], 1e-12, 1e-12)) << i << " from token " << first;
-    }
   }
   EXPECT_TRUE(document_limits(documents, at::kDouble, 0, /*dropout=*/true).mask.defined());
   EXPECT_FALSE(document_limits(at::zeros({2, 7}, at::kLong), at::kDouble, 0, /*dropout=*/false).parts) << "no cost";

@@ -114,10 +114,9 @@ TEST(LinearCrossEntropyTest, LossAndGradientsEqualThoseOfAllLogitsAtOnce) {
 
 TEST(LinearCrossEntropyTest, SplitBackwardGivesTheBitsOfTheWhole) {
   const Problem problem;
-  for (const std::int64_t logits : kLogitsOfChunks) {
+  for (const std::int64_t logits : kLogitsOfChunks)
     expect_same_bits(in_chunks(problem, problem.head(), logits, /*splits=*/true),
                      in_chunks(problem, problem.head(), logits));
-  }
 }
 
 TEST(LinearCrossEntropyTest, LossFactorScalesAllGradients) {
@@ -125,9 +124,8 @@ TEST(LinearCrossEntropyTest, LossFactorScalesAllGradients) {
   Outcome expected = of_autograd(problem);
   for (at::Tensor* number : {&expected.loss, &expected.hidden, &expected.weight, &expected.bias})
     *number = *number * 2.5;
-  for (const std::int64_t logits : kLogitsOfChunks) {
+  for (const std::int64_t logits : kLogitsOfChunks)
     expect_close_outcomes(in_chunks(problem, problem.head(), logits, /*splits=*/false, 2.5), expected, 1e-14);
-  }
 }
 
 TEST(LinearCrossEntropyTest, AddsToExistingGradients) {

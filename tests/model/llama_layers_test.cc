@@ -100,9 +100,8 @@ TEST(RotaryPositionsTest, ScoresDependOnTheDistanceAlone) {
   const at::Tensor query = rotate(random_doubles({1, 1, 8}).expand({1, 12, 8}), table)[0];
   const at::Tensor key = rotate(random_doubles({1, 1, 8}).expand({1, 12, 8}), table)[0];
   const at::Tensor scores = query.matmul(key.t());
-  for (std::int64_t i = 3; i < 12; ++i) {
+  for (std::int64_t i = 3; i < 12; ++i)
     EXPECT_NEAR(scores[i][i - 3].item<double>(), scores[3][0].item<double>(), 1e-13) << i;
-  }
 }
 
 // The published rule of Llama 3.1, by wavelength.

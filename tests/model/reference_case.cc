@@ -43,9 +43,8 @@ void set_weights(const ParameterGroup& group, const LoadedTensors& file) {
   const torch::autograd::AutoGradMode no_grad(false);
   for (const Parameter& parameter : group.parameters()) {
     const at::Tensor value = find_tensor(file, "weights/" + parameter.name);
-    if (!value.defined() || value.sizes() != parameter.value.sizes()) {
+    if (!value.defined() || value.sizes() != parameter.value.sizes())
       throw Error("weights/" + parameter.name + " is missing, or of another shape than the model's");
-    }
     parameter.value.copy_(value);
   }
 }

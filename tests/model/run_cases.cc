@@ -34,9 +34,8 @@ std::map<std::string, at::Tensor> results_of(const ReferenceCase& reference) {
   std::vector<const ParameterGroup*> groups = {stages.front().get()};
   if (reference.tied) groups.push_back(reference.tied.get());
   for (const ParameterGroup* const group : groups) {
-    for (const Parameter& parameter : group->parameters()) {
+    for (const Parameter& parameter : group->parameters())
       results["gradients/" + parameter.name] = parameter.value.grad();
-    }
   }
   return results;
 }

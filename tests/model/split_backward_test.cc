@@ -115,18 +115,16 @@ Gradients through(const Example& example, bool deferred) {
     if (deferred) queue->defer();
     output.backward(gradient_for(output));
     if (!deferred) return;
-    for (std::size_t i = 0; i < before.size(); ++i) {
+    for (std::size_t i = 0; i < before.size(); ++i)
       EXPECT_TRUE(at::equal(example.parameters[i].grad(), before[i])) << "I touched parameter " << i;
-    }
     EXPECT_EQ(queue->num_deferred(), 1U);
     queue->run();
   });
 }
 
 void expect_same_bits(const Gradients& actual, const Gradients& expected, const std::string& what) {
-  for (std::size_t i = 0; i < expected.size(); ++i) {
+  for (std::size_t i = 0; i < expected.size(); ++i)
     EXPECT_TRUE(at::equal(actual[i], expected[i])) << what << ", gradient " << i;
-  }
 }
 
 TEST(SplitBackwardTest, WholeAndSplitHaveTheBitsOfPlainAutograd) {

@@ -256,9 +256,8 @@ TEST_P(StageTest, TiedStagesShareAMatrixThatTheyDoNotOwn) {
     std::vector<std::unique_ptr<Stage>> stages;
     for (const StageLayers& layers : even_partition(config.layers, count)) {
       stages.push_back(make_stage(config, layers, at::kDouble, initial_values_of(1), tied->leaves()));
-      for (const Parameter& parameter : stages.back()->parameters()) {
+      for (const Parameter& parameter : stages.back()->parameters())
         EXPECT_NE(parameter.name, tied->parameters()[0].name);
-      }
     }
     run_stages(stages, batch);
     ASSERT_EQ(tied->accumulators().size(), 2U);

@@ -15,9 +15,8 @@ namespace {
 
 std::vector<std::filesystem::path> machine_files() {
   std::vector<std::filesystem::path> files;
-  for (const auto& entry : std::filesystem::directory_iterator(testing::source_path("/machines"))) {
+  for (const auto& entry : std::filesystem::directory_iterator(testing::source_path("/machines")))
     files.push_back(entry.path());
-  }
   return files;
 }
 
@@ -132,9 +131,8 @@ TEST(MachineLibraryTest, TheV100TrainsAsFastAsPublished) {
                                          {8, 128, 32, 281.3},
                                          {1, 512, 4, 6.9},
                                          {4, 512, 4, 26.4},
-                                         {8, 512, 4, 52.4}}) {
+                                         {8, 512, 4, 52.4}})
     EXPECT_LT(error(row), 0.1) << row.gpus << " GPUs, sequences of " << row.sequence;
-  }
 }
 
 }  // namespace

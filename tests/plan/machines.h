@@ -22,9 +22,8 @@ inline LayerTimes round_layer(LayerKind kind, const std::string& model = "gpt2-m
 inline MachineProfile round_machine() {
   MachineProfile machine{.name = "round", .sources = {"made up"}, .cores = 2, .workers_per_node = 2};
   machine.memory_bytes = 4e9;
-  for (const LayerKind kind : {LayerKind::Embedding, LayerKind::Block, LayerKind::Head}) {
+  for (const LayerKind kind : {LayerKind::Embedding, LayerKind::Block, LayerKind::Head})
     machine.layers.push_back(round_layer(kind));
-  }
   machine.point_to_point = {{1, 2}, {3, 4}};
   machine.all_reduce = {{5, 6}, {7, 8}};
   machine.optimizer_seconds = 9;

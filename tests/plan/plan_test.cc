@@ -31,9 +31,8 @@ TEST(PlanTest, CandidatesAreAllWaysToShareTheWork) {
   PlanOptions options;
   options.schedules = {"1f1b"};
   std::set<std::tuple<std::int64_t, std::int64_t, std::int64_t, std::int64_t>> found;
-  for (const Candidate& each : list_candidates(problem_of(4, 8), options)) {
+  for (const Candidate& each : list_candidates(problem_of(4, 8), options))
     found.emplace(each.data_parallel, each.shape.stages, each.shape.micro_batches, each.micro_batch_size);
-  }
   EXPECT_THAT(found,
               ::testing::UnorderedElementsAre(std::tuple(4, 1, 2, 1), std::tuple(4, 1, 1, 2), std::tuple(2, 2, 4, 1),
                                               std::tuple(2, 2, 2, 2), std::tuple(2, 2, 1, 4), std::tuple(1, 4, 8, 1),
@@ -124,9 +123,8 @@ TEST(PlanTest, PruningKeepsTheBest) {
 
 /// A head that takes as long as two blocks.
 PlanProblem with_a_dear_head(PlanProblem problem) {
-  for (LayerTime& time : problem.machine.layers[2].times) {
+  for (LayerTime& time : problem.machine.layers[2].times)
     time.forward = time.input_gradient = time.weight_gradient = 2 * static_cast<double>(time.micro_batch_size);
-  }
   return problem;
 }
 
@@ -406,9 +404,7 @@ TEST(PaperRuleTest, TakesTheLargestPowerOfTwoThatFitsWithDInFlight) {
   for (const RankedCandidate& each : plan.ranked) {
     EXPECT_EQ(each.candidate.schedule, "chimera");
     EXPECT_TRUE(each.candidate.recompute.empty());
-    if (each.candidate.shape.stages == 4) {
-      EXPECT_EQ(each.candidate.micro_batch_size, 8);
-    }
+    if (each.candidate.shape.stages == 4) EXPECT_EQ(each.candidate.micro_batch_size, 8);
     EXPECT_EQ(each.candidate.micro_batch_size * each.candidate.shape.micro_batches * each.candidate.data_parallel, 64);
   }
   EXPECT_LE(plan.ranked[0].prediction.paper->seconds, plan.ranked[1].prediction.paper->seconds);
@@ -423,9 +419,7 @@ TEST(PaperRuleTest, RecomputesOnlyIfOneSequenceDoesNotFit) {
   Predictor predictor(problem);
   const Plan plan = plan_by_paper_rule(predictor);
   for (const RankedCandidate& each : plan.ranked) {
-    if (each.candidate.shape.stages == 4) {
-      EXPECT_EQ(each.candidate.recompute.size(), 4U);
-    }
+    if (each.candidate.shape.stages == 4) EXPECT_EQ(each.candidate.recompute.size(), 4U);
   }
 }
 

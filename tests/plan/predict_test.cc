@@ -427,9 +427,8 @@ std::vector<double> waiting_while_more_come(const PlannedSchedule& planned) {
   const Timeline timeline = simulate(schedule, costs);
   const auto start = [&](const Place& end) { return timeline.workers[end.worker].ops[end.position].start; };
   std::map<std::pair<std::size_t, std::size_t>, std::vector<Message>> channels;
-  for (const Message& message : explain(schedule, costs, timeline).messages) {
+  for (const Message& message : explain(schedule, costs, timeline).messages)
     channels[{message.from.worker, message.to.worker}].push_back(message);
-  }
   std::vector<double> bytes(schedule.workers.size(), 0);
   for (const auto& [ends, messages] : channels) {
     std::int64_t most = 0;
@@ -451,9 +450,8 @@ TEST(PredictTest, PeaksByOrderCoverTheTimelineExceptForLongWaitingMessages) {
     const auto by_order = peaks_by_order(*planned.schedule, planned.model, {});
     const auto exact = predictor.predict(planned, candidate).worker_bytes;
     const auto waiting = waiting_while_more_come(planned);
-    for (std::size_t w = 0; w < exact.size(); ++w) {
+    for (std::size_t w = 0; w < exact.size(); ++w)
       EXPECT_GE((by_order[w] + waiting[w]) * (1 + 1e-9), exact[w]) << name << ", worker " << w << " " << waiting[w];
-    }
     EXPECT_LE(std::ranges::max(by_order), 1.15 * std::ranges::max(exact)) << name;
   }
 }

@@ -40,9 +40,8 @@ TEST(SearchTest, UnequalStagesAreBoundedByTheirBusiestWorkers) {
   SearchProblem problem = eight_stages(16, 2, 0.1);
   const auto scale = [&](std::size_t stage, double by) {
     for (double* cost : {&problem.costs.stages[stage].forward, &problem.costs.stages[stage].input_gradient,
-                         &problem.costs.stages[stage].weight_gradient}) {
+                         &problem.costs.stages[stage].weight_gradient})
       *cost *= by;
-    }
   };
   scale(0, 1.5);
   scale(7, 2);

@@ -41,9 +41,8 @@ TEST(OffloadTest, ActivationsOfASoonBackwardStay) {
                                           {OpKind::Backward, 0},
                                           {OpKind::Forward, 2},
                                           {OpKind::Backward, 1},
-                                          {OpKind::Backward, 2}}) {
+                                          {OpKind::Backward, 2}})
     ops.push_back({kind, ReplicaId(0), StageId(0), MicroBatchId(micro_batch)});
-  }
   const auto offloaded = offloaded_forwards(ops, {StageId(0)}, Pairs::InOrder);
   ASSERT_EQ(offloaded.size(), 1U);
   EXPECT_EQ(ops[offloaded[0].forward].micro_batch, MicroBatchId(1));
