@@ -28,7 +28,8 @@ void add_color(CLI::App& app, ColorChoice& color);
 /// Throws ConfigError if `with`, the values of --with, has further schedules and the format can show only one.
 void check_format(Format format, const std::vector<std::string>& with);
 
-/// Returns the first panel as `svg` or `perfetto`, or all panels as `html`. `panels` must not be empty.
+/// Returns the first panel as `svg` or `perfetto`, or, for every other format, all panels as `html`. `panels` must not
+/// be empty.
 [[nodiscard]] std::string draw_panels(Format format, const std::vector<Panel>& panels);
 
 }  // namespace apps

@@ -42,7 +42,7 @@ struct CostRequest {
   std::optional<double> forward = {};          // default: 1
   std::optional<double> backward = {};         // default: 2
   std::optional<double> input_gradient = {};   // I; default: half of the backward
-  std::optional<double> weight_gradient = {};  // W
+  std::optional<double> weight_gradient = {};  // W; default: half of the backward, too
   std::optional<double> latency = {};          // delay of each message
   std::optional<double> attention = {};        // fraction of an op's time that is attention, 0 to 1; for slices only
   std::vector<TimeList> lists = {};            // the times above that have several values

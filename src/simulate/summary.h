@@ -19,7 +19,8 @@ void end_steps_with_ops(const Schedule& schedule, std::int64_t steps, Timeline& 
 /// Sets each worker's peak_in_flight, peak_stage_units and peak_weight_versions, which depend only on the order of ops.
 void count_peaks(const Schedule& schedule, Timeline& timeline);
 
-/// Sets busy and idle times, bubbles, makespan and period from the times of ops and updates. WorkerTimeline::busy may
+/// Sets busy and idle times, bubbles and makespan from the times of ops and updates, and the period from
+/// Timeline::step_ends, which the caller has set (0 if they are empty). WorkerTimeline::busy may
 /// already contain other work, such as measured recomputations; the time of ops is added to it. Timeline::makespan may
 /// already contain the end of an all-reduce; it is raised to the end of the last op or update.
 void summarize_timeline(Timeline& timeline);

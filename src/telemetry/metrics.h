@@ -49,7 +49,7 @@ class AppendFile {
  public:
   /// `file` is open for appending, with `size` bytes. `name` is for messages.
   AppendFile(FileDescriptor file, std::string name, off_t size = 0);
-  /// Adds a record, and writes all waiting records with one system call.
+  /// Adds a record, which has its own line end, and writes all waiting records with one system call.
   void add(const std::string& record);
   /// Writes the waiting records. Throws Error if the disk still does not accept them.
   void finish();
@@ -99,7 +99,8 @@ struct StepMetrics {
   std::optional<std::string> sample = {};  // text generated after --prompt
 };
 
-/// Returns one JSON line with 17 significant digits. A loss or gradient norm that is not finite becomes null.
+/// Returns one JSON line, with its line end, with 17 significant digits. A loss or gradient norm that is not finite
+/// becomes null.
 [[nodiscard]] std::string to_json_line(const StepMetrics& metrics);
 
 /// Returns the lines of a metrics file that a run keeps if it resumes after `last_step`: the complete lines up to this

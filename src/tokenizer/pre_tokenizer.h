@@ -76,7 +76,8 @@ void split_words(WordPattern pattern, std::string_view text, const Take& take) {
 }
 
 /// Applies the steps from `step` on to a text, and calls `take(word)` for each non-empty word. `first`: whether the
-/// text is at the start of a document. `buffers` must outlive the words.
+/// text is at the start of a document. A word is valid only during its `take`, because the next one may overwrite it in
+/// `buffers`.
 template <class Take>
 void split(const PreTokenizer& steps, std::string_view text, bool first, WordBuffers& buffers, const Take& take,
            std::size_t step = 0) {

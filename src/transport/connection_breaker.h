@@ -24,7 +24,7 @@ class ConnectionBreaker {
  public:
   /// Excludes the TCP connections that are open now: break_all() will not shut them down.
   void exclude_open();
-  /// Excludes all TCP connections that will be opened from now on.
+  /// Excludes all TCP connections that will be opened after this call, which replaces an earlier one.
   void exclude_later();
   /// Makes break_all() also shut down TCP sockets that listen: NCCL waits for other ranks to connect, without a limit.
   void include_listeners();

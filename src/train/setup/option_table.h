@@ -24,8 +24,10 @@ inline constexpr const char* kWords = "TEXT ...";
 
 /// Where an option is used besides its own purpose; bits of OptionTraits::marks.
 enum OptionMark : unsigned {
-  kEqual = 1,     // All ranks must agree
-  kRecorded = 3,  // Checkpoints also have it as a hyperparameter
+  kEqual = 1,  // All ranks must agree
+  // Checkpoints also have it as a hyperparameter. A new option has this mark only if it differs from its default:
+  // otherwise runs from older checkpoints, which do not have it, would report a change
+  kRecorded = 3,
   kResolved = 4,  // resolved.toml has it even if it is not given
   kSettled = 8,   // --resume may set it; replacements of lost ranks, which read no checkpoint, get it
 };
