@@ -50,7 +50,7 @@ void require_papers_choice(const PlanRequest& request) {
   require(is_even, fmt::format("cuts the model evenly, not as {}", to_text(*request.partition)).c_str(), "--partition");
 }
 
-/// Returns the T to consider: 1, and on hosts with several devices the divisors of their number.
+/// Returns lines about the settings with which the plan was made, for the reader of the answer.
 std::vector<std::string> notes_of(const PlanRequest& request, const PlanProblem& problem) {
   const PlanOptions& options = request.options;
   std::vector<std::string> notes = {fmt::format(

@@ -12,7 +12,6 @@ namespace chimera {
 namespace {
 
 constexpr std::uint32_t kNone = std::numeric_limits<std::uint32_t>::max();
-constexpr std::size_t kMaxEffort = 20'000'000;
 
 // A breadth-first search from each node gives the shortest cycle through it. Each search ends at the depth of the best
 // cycle so far, so after the first short cycle the others cost little. The limit on edges bounds the time for graphs
@@ -26,7 +25,7 @@ class Search {
 
   std::vector<std::uint32_t> run() {
     for (std::uint32_t node = 0; node < successors_.size(); ++node) {
-      if (best_.size() == 1 || (effort_ >= kMaxEffort && !best_.empty())) break;
+      if (best_.size() == 1 || (effort_ >= kSearchEffort && !best_.empty())) break;
       if (alive_[node]) search_from(node);
     }
     return best_;

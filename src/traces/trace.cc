@@ -438,7 +438,8 @@ class TraceBuilder {
     return next < end;
   }
 
-  /// Returns the end of the first optimizer step of each rank after the last op.
+  /// Returns the end of the last optimizer step of all ranks that starts at most kFarApart before `after`, or later;
+  /// `after` if there is none.
   [[nodiscard]] double end_of_optimizers(double after) const {
     double end = after;
     for (std::size_t w = 0; w < workers_.size(); ++w) {
