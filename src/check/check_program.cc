@@ -90,7 +90,7 @@ struct Progress {
 class Transfers {
  public:
   Transfers(Progress& run, ProgramTensors& tensors, ChannelDiscipline discipline)
-      : run_(run), tensors_(tensors), channels_(run.next.size(), discipline), awaited_(run.next.size(), kNoTensor) {}
+      : run_(run), tensors_(tensors), channels_(discipline), awaited_(run.next.size(), kNoTensor) {}
 
   // Each end of a transfer keeps its own record in the tensor, so that a missing wait of either end is found at the
   // end.

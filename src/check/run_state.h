@@ -6,6 +6,7 @@
 // violation. collectives.h has the state of all-reduces. All classes require ids in range.
 // A micro-batch may run in slices: parts of its tokens, each with ops of its own.
 
+#include <deque>
 #include <limits>
 #include <map>
 #include <optional>
@@ -31,74 +32,39 @@ struct StartedTransfer {
 /// workers has a queue per direction, otherwise one queue for both.
 class Channels {
  public:
-  Channels(std::size_t workers, ChannelDiscipline discipline) : of_worker_(workers), discipline_(discipline) {}
+  explicit Channels(ChannelDiscipline discipline) : discipline_(discipline) {}
 
   /// Issues a send to `peer` or a receive from it. Returns the send or receive of `peer` that it is matched with, which
   /// may be of another tensor. If `peer` has none yet, keeps `transfer` in the queue, and returns nothing.
   std::optional<StartedTransfer> start(const StartedTransfer& transfer, std::uint32_t peer) {
-    Queue& queue = queues_[queue_of(transfer, peer)];
+    Queue& queue = queue_of(transfer, peer);
     if (queue.is_broken) return std::nullopt;
-    if (queue.is_empty() || queue.front().worker == transfer.worker) {
+    if (queue.waiting.empty() || queue.waiting.front().worker == transfer.worker) {
       queue.waiting.push_back(transfer);
       return std::nullopt;
     }
-    return queue.pop();
+    const StartedTransfer first = queue.waiting.front();
+    queue.waiting.pop_front();
+    return first;
   }
 
   /// Stops matching in the queue of `transfer`. Called after a mismatch of tensors, which would make all later messages
   /// of the queue mismatch too.
-  void break_channel(const StartedTransfer& transfer, std::uint32_t peer) {
-    queues_[queue_of(transfer, peer)].is_broken = true;
-  }
+  void break_channel(const StartedTransfer& transfer, std::uint32_t peer) { queue_of(transfer, peer).is_broken = true; }
 
  private:
   struct Queue {
-    std::vector<StartedTransfer> waiting;  // Unmatched from `head` on, all issued by the same worker
-    std::size_t head = 0;
+    std::deque<StartedTransfer> waiting;  // Unmatched, all issued by the same worker
     bool is_broken = false;
-    [[nodiscard]] bool is_empty() const { return head == waiting.size(); }
-    [[nodiscard]] const StartedTransfer& front() const { return waiting[head]; }
-    StartedTransfer pop() {
-      const StartedTransfer first = waiting[head++];
-      if (is_empty()) {
-        waiting.clear();
-        head = 0;
-      }
-      return first;
-    }
   };
 
-  /// A queue of a worker, by its name()
-  struct Named {
-    std::uint64_t name;
-    std::uint32_t queue;  // Index into queues_
-  };
-
-  /// Returns the name of a worker's queue: the peer and, with queues per direction, the direction.
-  std::uint64_t name(std::uint32_t peer, bool is_send) const {
-    return 2 * std::uint64_t{peer} + (discipline_ == ChannelDiscipline::PerDirection && is_send ? 1 : 0);
+  Queue& queue_of(const StartedTransfer& transfer, std::uint32_t peer) {
+    auto [from, to] = transfer.is_send ? std::pair(transfer.worker, peer) : std::pair(peer, transfer.worker);
+    if (discipline_ == ChannelDiscipline::SerialPair && from > to) std::swap(from, to);
+    return queues_[std::uint64_t{from} << 32U | to];
   }
 
-  std::uint32_t queue_of(const StartedTransfer& transfer, std::uint32_t peer) {
-    const std::uint64_t named = name(peer, transfer.is_send);
-    const auto found = place_of(transfer.worker, named);
-    if (found != of_worker_[transfer.worker].end() && found->name == named) return found->queue;
-    const auto queue = static_cast<std::uint32_t>(queues_.size());
-    queues_.emplace_back();
-    of_worker_[transfer.worker].insert(found, {named, queue});
-    const std::uint64_t other = name(transfer.worker, !transfer.is_send);
-    of_worker_[peer].insert(place_of(peer, other), {other, queue});
-    return queue;
-  }
-
-  std::vector<Named>::iterator place_of(std::uint32_t worker, std::uint64_t named) {
-    auto& known = of_worker_[worker];
-    return std::lower_bound(known.begin(), known.end(), named,
-                            [](const Named& a, std::uint64_t b) { return a.name < b; });
-  }
-
-  std::vector<std::vector<Named>> of_worker_;  // [worker], ascending by name
-  std::vector<Queue> queues_;
+  std::unordered_map<std::uint64_t, Queue> queues_;  // By sender and receiver or, if serial, by both workers
   ChannelDiscipline discipline_;
 };
 
