@@ -182,19 +182,21 @@ class Reductions {
 
   void start_all_reduce(std::size_t worker, ParameterGroupId group) {
     run_.trains = true;
-    if (!collectives_.holds(worker, group)) return run_.bad(worker, "the worker does not hold the stage");
-    if (collectives_.has_started(worker, group)) return run_.bad(worker, "has started before");
+    const auto* held = collectives_.find(worker, group);
+    if (held == nullptr) return run_.bad(worker, "the worker does not hold the stage");
+    if (held->has_started) return run_.bad(worker, "has started before");
     if (collectives_.has_arrived(worker)) run_.bad(worker, kAlreadySummed);
     if (!collectives_.start(worker, group)) return;
     for (const WorkerId member : collectives_.members(group)) run_.wake(member.index());
   }
 
   bool wait_all_reduce(std::size_t worker, ParameterGroupId group) {
-    if (!collectives_.holds(worker, group) || !collectives_.has_started(worker, group)) {
+    const auto* held = collectives_.find(worker, group);
+    if (held == nullptr || !held->has_started) {
       run_.bad(worker, "waits for an all-reduce that was not started on this worker");
       return true;
     }
-    if (collectives_.has_waited(worker, group)) run_.bad(worker, "was waited for before");
+    if (held->has_waited) run_.bad(worker, "was waited for before");
     if (!collectives_.is_complete(group)) return false;
     if (collectives_.has_arrived(worker)) run_.bad(worker, kAlreadySummed);
     collectives_.set_waited(worker, group);
@@ -273,14 +275,17 @@ class Computation {
     check_inputs(worker, op);
     check_version(worker, op);
     check_step(worker, op);
-    hold(worker, op);
+    require_on_device(worker, op);
+    offloaded_.compute(worker, op);
+    check_device(worker);
     if (op.kind != OpKind::Forward) run_.trains = true;
-    if (gives_weight_gradient(op.kind)) versions_.add_gradient(op);
-    if (gives_weight_gradient(op.kind) && collectives_.has_started(worker, parameters_of(op.stage))) {
+    if (!gives_weight_gradient(op.kind)) return;
+    versions_.add_gradient(op);
+    if (collectives_.find(worker, parameters_of(op.stage))->has_started) {
       run_.bad(worker, "the all-reduce of its stage has started");
     }
-    if (gives_weight_gradient(op.kind) && run_.program.tied && uses_tied_matrix(op.stage, run_.program.stages) &&
-        collectives_.has_started(worker, tied_matrix(run_.program.stages))) {
+    if (run_.program.tied && uses_tied_matrix(op.stage, run_.program.stages) &&
+        collectives_.find(worker, tied_matrix(run_.program.stages))->has_started) {
       run_.bad(worker, "the all-reduce of the tied matrix has started");
     }
   }
@@ -337,12 +342,13 @@ class Computation {
     if (versions_.gradients(op) == 0) run_.bad(worker, "the stage has no new gradients since its last update");
     versions_.update(op);
     const ParameterGroupId group = parameters_of(op.stage);
+    const auto* held = collectives_.find(worker, group);
     // An update needs no all-reduce if the stage is on one worker. If there is one, it must be complete: the next
     // update of the stage starts another.
-    if (!collectives_.has_started(worker, group)) return;
+    if (!held->has_started) return;
     if (collectives_.members(group).size() > 1) {
       run_.bad(worker, "several workers sum the stage's gradients for one update of all");
-    } else if (!collectives_.has_waited(worker, group)) {
+    } else if (!held->has_waited) {
       run_.bad(worker, "the all-reduce of the stage was not waited for");
     } else {
       collectives_.restart(worker, group);
@@ -355,8 +361,8 @@ class Computation {
     versions_.drop(op);
   }
 
-  void report_unfinished_offloads() { offloaded_.report_unfinished(run_.findings); }
-  void report_unfinished_versions() {
+  void report_end() {
+    offloaded_.report_unfinished(run_.findings);
     if (has_updates()) versions_.report_unfinished(run_.findings);
   }
 
@@ -375,12 +381,6 @@ class Computation {
     // Steps have equally many micro-batches. The sum of a step must not come before its last op.
     const std::int64_t step = op.micro_batch.value() / (run_.program.micro_batches / run_.program.steps);
     if (step < collectives_.arrivals(worker)) run_.bad(worker, kAlreadySummed);
-  }
-
-  void hold(std::size_t worker, const Op& op) {
-    require_on_device(worker, op);
-    offloaded_.compute(worker, op);
-    check_device(worker);
   }
 
   void require_on_device(std::size_t worker, const Op& op) {
@@ -483,9 +483,8 @@ class ProgramRun {
 
   void report_unfinished() {
     tensors_.report_unfinished(run_.trains, run_.findings);
-    computation_.report_unfinished_offloads();
+    computation_.report_end();
     for (std::size_t w = 0; w < run_.next.size(); ++w) reductions_.report_end(w, summed_, computation_.has_updates());
-    computation_.report_unfinished_versions();
   }
 
   SummedStages summed_;

@@ -39,7 +39,7 @@ const Collectives::Held* Collectives::find(std::size_t worker, ParameterGroupId 
 
 // A sum of one member needs no partner, so it cannot be in a cycle of orders.
 bool Collectives::start(std::size_t worker, ParameterGroupId group) {
-  find(worker, group)->has_started = true;
+  own(worker, group)->has_started = true;
   if (members(group).size() > 1) order_[worker].push_back(group);
   ++num_started_[group.index()];
   return is_complete(group);
@@ -47,7 +47,7 @@ bool Collectives::start(std::size_t worker, ParameterGroupId group) {
 
 void Collectives::restart(std::size_t worker, ParameterGroupId group) {
   // As before the first all-reduce: neither started nor awaited.
-  *find(worker, group) = {group};
+  *own(worker, group) = {group};
   --num_started_[group.index()];
 }
 
@@ -114,7 +114,7 @@ std::vector<std::uint32_t> awaited_workers(std::size_t worker, const Instruction
   } else {
     // The remaining instruction that blocks is WaitAllReduce.
     for (const WorkerId member : collectives.members(instruction.group)) {
-      if (!collectives.has_started(member.index(), instruction.group)) add(member.index());
+      if (!collectives.find(member.index(), instruction.group)->has_started) add(member.index());
     }
   }
   return others;

@@ -14,27 +14,27 @@ namespace chimera {
 /// Progress of a program's collectives while check() executes it. A parameter group is the parameters of a stage, or
 /// the matrix that the first and last stage of a tied model share. Its *members*, the workers that hold it, sum its
 /// gradients in one all-reduce. Requires a program with a valid placement. Functions with a worker and a group, except
-/// holds(), require that the worker is a member.
+/// find(), require that the worker is a member.
 class Collectives {
  public:
   explicit Collectives(const Program& program);
 
   [[nodiscard]] const std::vector<WorkerId>& members(ParameterGroupId group) const { return groups_[group.index()]; }
-  /// Returns whether the worker is a member of the group.
-  [[nodiscard]] bool holds(std::size_t worker, ParameterGroupId group) const { return find(worker, group) != nullptr; }
-  [[nodiscard]] bool has_started(std::size_t worker, ParameterGroupId group) const {
-    return find(worker, group)->has_started;
-  }
-  [[nodiscard]] bool has_waited(std::size_t worker, ParameterGroupId group) const {
-    return find(worker, group)->has_waited;
-  }
+  /// A member's part in the all-reduce of a group.
+  struct Held {
+    ParameterGroupId group;
+    bool has_started = false;
+    bool has_waited = false;
+  };
+  /// Returns the worker's part in the group's all-reduce; null if the worker is not a member.
+  [[nodiscard]] const Held* find(std::size_t worker, ParameterGroupId group) const;
   /// Returns whether all members have started the group's all-reduce.
   [[nodiscard]] bool is_complete(ParameterGroupId group) const {
     return num_started_[group.index()] == members(group).size();
   }
   /// Records that the worker has started the group's all-reduce. Returns whether all members have started it.
   bool start(std::size_t worker, ParameterGroupId group);
-  void set_waited(std::size_t worker, ParameterGroupId group) { find(worker, group)->has_waited = true; }
+  void set_waited(std::size_t worker, ParameterGroupId group) { own(worker, group)->has_waited = true; }
   /// Allows another all-reduce of the group after the worker has run UpdateWeights (asynchronous schedules). The worker
   /// must be the group's only member.
   void restart(std::size_t worker, ParameterGroupId group);
@@ -62,14 +62,7 @@ class Collectives {
   void check_order(Findings& findings) const;
 
  private:
-  struct Held {
-    ParameterGroupId group;
-    bool has_started = false;
-    bool has_waited = false;
-  };
-
-  [[nodiscard]] const Held* find(std::size_t worker, ParameterGroupId group) const;
-  Held* find(std::size_t worker, ParameterGroupId group) {
+  Held* own(std::size_t worker, ParameterGroupId group) {
     return const_cast<Held*>(static_cast<const Collectives*>(this)->find(worker, group));
   }
 

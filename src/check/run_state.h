@@ -6,6 +6,7 @@
 // violation. collectives.h has the state of all-reduces. All classes require ids in range.
 // A micro-batch may run in slices: parts of its tokens, each with ops of its own.
 
+#include <algorithm>
 #include <deque>
 #include <limits>
 #include <map>
@@ -75,47 +76,60 @@ class Channels {
 class LiveVersions {
  public:
   explicit LiveVersions(const Program& program)
-      : stages_(static_cast<std::size_t>(program.stages)), gradients_(program.placement.num_replicas() * stages_, 0) {}
+      : stages_(static_cast<std::size_t>(program.stages)), copies_(program.placement.num_replicas() * stages_) {}
 
   /// Returns whether the copy keeps the version.
   [[nodiscard]] bool holds(const Op& op) const {
-    const auto copy = copies_.find(index(op));
-    return copy == copies_.end() ? op.weight_version == 0 : copy->second.held.contains(op.weight_version);
+    return std::ranges::count(copies_[index(op)].held, op.weight_version) > 0;
   }
   /// Returns the newest version of the copy, which is the number of its updates.
-  [[nodiscard]] std::int32_t newest(const Op& op) const {
-    const auto copy = copies_.find(index(op));
-    return copy == copies_.end() ? 0 : copy->second.newest;
-  }
+  [[nodiscard]] std::int32_t newest(const Op& op) const { return copies_[index(op)].newest; }
   /// Returns how many weight gradients the copy has accumulated since its last update.
-  [[nodiscard]] std::int32_t gradients(const Op& op) const { return gradients_[index(op)]; }
+  [[nodiscard]] std::int32_t gradients(const Op& op) const { return copies_[index(op)].gradients; }
 
-  void add_gradient(const Op& op) { ++gradients_[index(op)]; }
+  void add_gradient(const Op& op) { ++copies_[index(op)].gradients; }
   /// Removes the version; the copy keeps it no longer (DropWeights).
-  void drop(const Op& op) { copies_[index(op)].held.erase(op.weight_version); }
+  void drop(const Op& op) {
+    std::erase(copies_[index(op)].held, op.weight_version);
+    any_updates_ = true;
+  }
   /// Adds the next version, and keeps the older ones.
   void update(const Op& op) {
     Copy& copy = copies_[index(op)];
-    copy.held.insert(++copy.newest);
-    gradients_[index(op)] = 0;
+    copy.held.push_back(++copy.newest);
+    copy.gradients = 0;
+    any_updates_ = true;
   }
   /// Called at the end of the program. Adds violations for gradients that no update used, and for copies whose newest
-  /// weight version was dropped.
-  void report_unfinished(Findings& findings) const;
+  /// weight version was dropped: the next step starts with it.
+  void report_unfinished(Findings& findings) const {
+    for (std::size_t i = 0; i < copies_.size(); ++i) {
+      const Copy& copy = copies_[i];
+      if (copy.gradients > 0) {
+        findings.add_text(ViolationKind::BadDataFlow, "{} gradients of stage {} of replica {} enter no update",
+                          copy.gradients, i % stages_, i / stages_);
+      }
+      if (std::ranges::count(copy.held, copy.newest) == 0) {
+        findings.add_text(ViolationKind::MissingVersion, "the newest weights of stage {} of replica {} are dropped",
+                          i % stages_, i / stages_);
+      }
+    }
+  }
   /// Returns whether the program has updated any copy, or dropped a version of any.
-  [[nodiscard]] bool any_updates() const { return !copies_.empty(); }
+  [[nodiscard]] bool any_updates() const { return any_updates_; }
 
  private:
   struct Copy {
     std::int32_t newest = 0;
-    std::set<std::int32_t> held = {0};
+    std::int32_t gradients = 0;  // Since the last update
+    std::vector<std::int32_t> held = {0};
   };
 
   [[nodiscard]] std::size_t index(const Op& op) const { return op.replica.index() * stages_ + op.stage.index(); }
 
   std::size_t stages_;
-  std::vector<std::int32_t> gradients_;           // [replica][stage]
-  std::unordered_map<std::size_t, Copy> copies_;  // By the same index; a missing entry has version 0 only
+  std::vector<Copy> copies_;  // [replica][stage]
+  bool any_updates_ = false;
 };
 
 /// No worker
@@ -163,18 +177,55 @@ class ProgramTensors {
   }
   /// Called at the end of the program. Adds violations for missing ops, incomplete backwards, and transfers without a
   /// wait. `trains`: whether the program must have backwards; otherwise it must have forwards only.
-  void report_unfinished(bool trains, Findings& findings) const;
+  void report_unfinished(bool trains, Findings& findings) const {
+    // The slot behind the last stage is the number of slots.
+    for (std::size_t i = 0; i < slot(stages_, 0, 0); ++i) report_missing(i, trains, findings);
+    for (const auto& table : tables_) {
+      for (std::size_t i = 0; i < table.size(); ++i) report_transfer(table[i], i, findings);
+    }
+  }
 
  private:
   [[nodiscard]] std::size_t slot(std::int64_t stage, std::int64_t micro_batch, std::int64_t slice) const {
     return static_cast<std::size_t>((stage * micro_batches_ + micro_batch) * slices_ + slice);
   }
-  /// Returns `5`, or `5.3` for slice 3 of several.
-  [[nodiscard]] std::string name_of(std::int64_t micro_batch, std::int64_t slice) const {
-    return fmt::to_string(micro_batch) + (slices_ > 1 ? fmt::format(".{}", slice) : "");
+  /// Returns, for example, `micro-batch 5 at stage 2`, or `micro-batch 5.3 at stage 2` for slice 3 of several.
+  [[nodiscard]] std::string describe(std::size_t slot) const {
+    const auto at = static_cast<std::int64_t>(slot);
+    const std::int64_t row = at / slices_;
+    return fmt::format("micro-batch {}{} at stage {}", row % micro_batches_,
+                       slices_ > 1 ? fmt::format(".{}", at % slices_) : "", row / micro_batches_);
   }
-  void report_missing(std::size_t slot, bool trains, Findings& findings) const;
-  void report_transfer(const Tensor& tensor, std::size_t slot, Findings& findings) const;
+
+  // Forward alone (validation), or forward with one complete backward (training); anything else is reported once for
+  // each slice of a micro-batch.
+  void report_missing(std::size_t slot, bool trains, Findings& findings) const {
+    const auto has_run = [&](OpKind kind) {
+      const auto& table = tables_[static_cast<std::size_t>(kind)];
+      return !table.empty() && table[slot].made_on != kNoWorker;
+    };
+    const bool whole = has_run(OpKind::Backward);
+    const bool input = has_run(OpKind::BackwardInput);
+    const bool weight = has_run(OpKind::BackwardWeight);
+    const bool backward = whole ? !input && !weight : input && weight;
+    // Half of a split backward is no backward, but it is an error in validation, too.
+    if (has_run(OpKind::Forward) && backward == trains && (backward || !(whole || input || weight))) return;
+    findings.add(ViolationKind::MissingOp, {}, [&] {
+      return fmt::format("{}: the program runs{}{}{}{}, not F{}", describe(slot), has_run(OpKind::Forward) ? " F" : "",
+                         whole ? " B" : "", input ? " I" : "", weight ? " W" : "",
+                         trains ? " and B (or F, I and W)" : " alone");
+    });
+  }
+
+  void report_transfer(const Tensor& tensor, std::size_t slot, Findings& findings) const {
+    const auto report_wait = [&](const char* what, std::int32_t worker) {
+      findings.add(ViolationKind::BadDataFlow, {}, [&] {
+        return fmt::format("worker {} never waits for the {} of a tensor of {}", worker, what, describe(slot));
+      });
+    };
+    if (tensor.sent_to != kNoWorker && !tensor.send_waited) report_wait("send", tensor.made_on);
+    if (tensor.receiver != kNoWorker && !tensor.receive_waited) report_wait("receive", tensor.receiver);
+  }
 
   std::int64_t stages_;
   std::int64_t micro_batches_;
