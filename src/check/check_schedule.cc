@@ -6,11 +6,13 @@
 
 #include <algorithm>
 #include <limits>
+#include <map>
 #include <optional>
 
 #include "check/violation.h"
 #include "check/wait_cycle.h"
 #include "schedule/dependencies.h"
+#include "schedule/weight_versions.h"
 
 namespace chimera {
 namespace {
@@ -76,12 +78,9 @@ void check_row(std::size_t r, const std::vector<WorkerId>& row, std::int64_t sta
 struct Copy {
   std::int32_t made = 0;      // Updates so far: the newest version
   std::int64_t in_group = 0;  // Weight gradients since the last update
-  std::int64_t kept = 1;      // Versions
-  std::size_t last_use = 0;   // Index in last_use_ of its version 0
 };
 
-// One pass over each worker's list, since a stage's versions change only on its own worker. A first pass finds the last
-// use of each version, so that the second knows at an update whether the old version is still needed.
+// One pass over each worker's list, since a stage's versions change only on its own worker.
 class VersionCheck {
  public:
   VersionCheck(const Schedule& schedule, Findings& findings)
@@ -90,56 +89,30 @@ class VersionCheck {
         copies_(schedule.placement.num_replicas() * static_cast<std::size_t>(schedule.stages)),
         group_of_(static_cast<std::size_t>(schedule.micro_batches)),
         forward_version_(static_cast<std::size_t>(schedule.stages * schedule.micro_batches)) {
-    // A copy of a stage has one entry of last_use_ for its initial weights, and one for each of its updates.
-    std::size_t uses = 0;
-    const auto micro_batches = micro_batches_of_replicas(schedule);
-    for (std::size_t r = 0; r < micro_batches.size(); ++r) {
-      for (std::size_t rank = 0; rank < micro_batches[r].size(); ++rank) {
+    for (const auto& of_replica : micro_batches_of_replicas(schedule)) {
+      for (std::size_t rank = 0; rank < of_replica.size(); ++rank) {
         // Micro-batches count within their replica, because each replica makes updates of its own.
-        group_of_[micro_batches[r][rank].index()] = static_cast<std::int64_t>(rank) / updates_.micro_batches;
-      }
-      num_updates_.push_back(static_cast<std::int64_t>(micro_batches[r].size()) / updates_.micro_batches);
-      for (std::int64_t s = 0; s < schedule.stages; ++s) {
-        copy(ReplicaId(static_cast<std::int64_t>(r)), StageId(s)).last_use = uses;
-        uses += static_cast<std::size_t>(num_updates_.back()) + 1;
+        group_of_[of_replica[rank].index()] = static_cast<std::int64_t>(rank) / updates_.micro_batches;
       }
     }
-    last_use_.resize(uses);
   }
 
   void run() {
     for (std::size_t w = 0; w < schedule_.workers.size(); ++w) {
-      const auto& ops = schedule_.workers[w];
-      for (std::size_t i = 0; i < ops.size(); ++i) {
-        if (can_exist(ops[i])) last_use(ops[i], ops[i].weight_version) = i;
-      }
-      for (std::size_t i = 0; i < ops.size(); ++i) check_op({w, i});
+      for (std::size_t i = 0; i < schedule_.workers[w].size(); ++i) check_op({w, i});
     }
+    if (!findings_.empty()) return;  // The versions that are kept are not known
+    for (std::size_t w = 0; w < schedule_.workers.size(); ++w) check_kept(w);
   }
 
  private:
-  Copy& copy(ReplicaId replica, StageId stage) {
-    return copies_[replica.index() * static_cast<std::size_t>(schedule_.stages) + stage.index()];
-  }
-
-  bool can_exist(const Op& op) const {
-    return op.weight_version >= 0 && op.weight_version <= num_updates_[op.replica.index()];
-  }
-
-  std::size_t& last_use(const Op& op, std::int32_t version) {
-    return last_use_[copy(op.replica, op.stage).last_use + static_cast<std::size_t>(version)];
-  }
-
   void check_op(Place place) {
     const Op& op = schedule_.workers[place.worker][place.position];
-    Copy& held = copy(op.replica, op.stage);
+    Copy& held = copies_[op.replica.index() * static_cast<std::size_t>(schedule_.stages) + op.stage.index()];
     const std::int32_t version = op.weight_version;
     if (version < 0 || version > held.made) {
       findings_.add_at(schedule_, ViolationKind::MissingVersion, place,
                        "uses weight version {} of its stage, which has had {} updates", version, held.made);
-    } else if (version < held.made && last_use(op, version) == place.position) {
-      // After the last use of a version that is not the newest, the worker drops it.
-      --held.kept;
     }
     std::int32_t& forward =
         forward_version_[op.stage.index() * static_cast<std::size_t>(schedule_.micro_batches) + op.micro_batch.index()];
@@ -172,22 +145,26 @@ class VersionCheck {
     }
     if (++held.in_group < updates_.micro_batches) return;
     held.in_group = 0;
-    // Between an update and the old version's last use, the worker holds both.
-    const bool old_is_kept = last_use(op, held.made) > place.position;
     ++held.made;
-    if (!old_is_kept) return;
-    if (++held.kept <= updates_.versions) return;
-    findings_.add_at(schedule_, ViolationKind::TooManyVersions, place,
-                     "makes weight version {} of its stage while older ones are needed: {} kept, {} allowed", held.made,
-                     held.kept, updates_.versions);
+  }
+
+  // Between an update and the old version's last use, the worker holds both.
+  void check_kept(std::size_t worker) {
+    std::map<std::pair<ReplicaId, StageId>, std::int64_t> older;  // Versions that are kept beside the newest
+    for (const VersionChange& change : version_changes(schedule_, worker)) {
+      std::int64_t& kept = older[{change.op.replica, change.op.stage}];
+      kept += change.change;
+      if (change.change < 0 || 1 + kept <= updates_.versions) continue;
+      findings_.add_at(schedule_, ViolationKind::TooManyVersions, {worker, change.after - 1},
+                       "makes weight version {} of its stage while older ones are needed: {} kept, {} allowed",
+                       change.op.weight_version, 1 + kept, updates_.versions);
+    }
   }
 
   const Schedule& schedule_;
   const AsynchronousUpdates& updates_ = *schedule_.updates;
   Findings& findings_;
   std::vector<Copy> copies_;                   // [replica][stage]
-  std::vector<std::int64_t> num_updates_;      // [replica], per stage
-  std::vector<std::size_t> last_use_;          // [replica][stage][version]: position of its last use
   std::vector<std::int64_t> group_of_;         // [micro-batch]: updates of its replica before its own
   std::vector<std::int32_t> forward_version_;  // [stage][micro-batch]
 };
