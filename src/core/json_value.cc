@@ -98,6 +98,17 @@ class JsonBuilder : public nlohmann::json_sax<Json> {
   std::vector<Container> open_;
 };
 
+/// Returns the place of a value in `json`, such as `.stages[2]`; nothing if it is not there. Only an error needs it, so
+/// that the values of large files need not keep their places.
+std::optional<std::string> find_place(const Json& json, const Json& value) {
+  if (&json == &value) return "";
+  if (!json.is_structured()) return std::nullopt;
+  for (const auto& [name, inner] : json.items()) {
+    if (const auto place = find_place(inner, value)) return (json.is_array() ? "[" + name + "]" : "." + name) + *place;
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 nlohmann::json parse_json(std::string_view text, const std::string& source) {
@@ -115,36 +126,37 @@ std::string parser_message(const nlohmann::detail::exception& error) {
 }
 
 JsonValue::JsonValue(const nlohmann::json& json, std::string source, std::string path)
-    : json_(json), source_(std::move(source)), path_(std::move(path)) {}
+    : json_(json), document_(std::make_shared<const Document>(Document{json, std::move(source), std::move(path)})) {}
 
 void JsonValue::fail(const std::string& what) const {
-  if (source_.empty()) throw ConfigError(path_.empty() ? what : path_ + ": " + what);
-  throw ConfigError(fmt::format("{}: {}: {}", source_, path_.empty() ? "top level" : path_, what));
+  const auto& [root, source, root_path] = *document_;
+  std::string path = root_path + find_place(root, json_).value_or("");
+  if (path.starts_with('.')) path.erase(0, 1);
+  if (source.empty()) throw ConfigError(path.empty() ? what : path + ": " + what);
+  throw ConfigError(fmt::format("{}: {}: {}", source, path.empty() ? "top level" : path, what));
 }
 
 void JsonValue::expect_object(const std::vector<const char*>& fields) const {
   if (!json_.is_object()) fail(fmt::format("expected an object, found {}", json_.type_name()));
-  const std::vector<std::string> known(fields.begin(), fields.end());
   for (const auto& item : json_.items()) {
-    if (std::find(known.begin(), known.end(), item.key()) == known.end()) {
-      fail(unknown_name("field", printable(item.key()), known));
-    }
+    if (std::ranges::find(fields, item.key()) != fields.end()) continue;
+    fail(unknown_name("field", printable(item.key()), std::vector<std::string>(fields.begin(), fields.end())));
   }
 }
 
 bool JsonValue::has(const char* name) const { return json_.contains(name); }
 
 JsonValue JsonValue::field(const char* name) const {
-  if (!has(name)) fail(fmt::format("field '{}' is missing", name));
-  return {json_[name], source_, path_.empty() ? name : path_ + "." + name};
+  const auto found = json_.find(name);
+  if (found == json_.end()) fail(fmt::format("field '{}' is missing", name));
+  return {*found, document_};
 }
 
 std::vector<JsonValue> JsonValue::list() const {
   if (!json_.is_array()) fail(fmt::format("expected an array, found {}", json_.type_name()));
   std::vector<JsonValue> values;
-  for (std::size_t i = 0; i < json_.size(); ++i) {
-    values.emplace_back(json_[i], source_, fmt::format("{}[{}]", path_, i));
-  }
+  values.reserve(json_.size());
+  for (const Json& value : json_) values.push_back({value, document_});
   return values;
 }
 

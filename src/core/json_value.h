@@ -1,8 +1,9 @@
 #pragma once
-// Reads JSON files of users. Every JsonValue remembers its file and its path in the file, so that error messages begin
+// Reads JSON files of users. Every JsonValue can tell its file and its path in the file, so that error messages begin
 // like `costs.json: stages[2].forward: ...`.
 
 #include <cstdint>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
@@ -22,8 +23,8 @@ namespace chimera {
 /// object.
 class JsonValue {
  public:
-  /// `source` is the file, and `path` the place in it, for messages. An empty source means a request instead of a file,
-  /// and an empty path the whole document.
+  /// `source` is the file, and `path` the place of `json` in it, for messages. An empty source means a request instead
+  /// of a file, and an empty path the whole document.
   JsonValue(const nlohmann::json& json, std::string source, std::string path = "");
 
   /// Throws ConfigError with source, path and `what`.
@@ -61,9 +62,16 @@ class JsonValue {
   [[nodiscard]] bool truth(const char* name) const;
 
  private:
+  struct Document {
+    const nlohmann::json& json;
+    std::string source;
+    std::string path;
+  };
+  JsonValue(const nlohmann::json& json, const std::shared_ptr<const Document>& document)
+      : json_(json), document_(document) {}
+
   const nlohmann::json& json_;
-  std::string source_;
-  std::string path_;
+  std::shared_ptr<const Document> document_;  // Contains the value; a message finds its path there
 };
 
 }  // namespace chimera

@@ -196,7 +196,7 @@ TEST(CheckCommandTest, RefusesInvalidScheduleFiles) {
       {schedule + "}", "JSON: parse error at line"},
       {"[]", "expected an object"},
       {with("\"op\": \"F\"", "\"op\": \"X\""), "workers[0][0].op: unknown op 'X'; known: F, B, I, W"},
-      {with("\"op\": \"F\"", "\"op\": 1"), "workers[0][0].op: expected a string"},
+      {with("\"op\": \"F\"", "\"op\": 1"), "workers[0][0].op: expected a text"},
       {with("\"stage\": 0, ", ""), "workers[0][0]: field 'stage' is missing"},
       {with("\"stage\": 0, ", "\"stage\": 0.5, "), "workers[0][0].stage: expected an integer"},
       {with("\"micro_batches\"", "\"micro_batch\""), "did you mean 'micro_batches'?"},

@@ -77,7 +77,8 @@ TEST(ScheduleJsonTest, APairIsTwoOps) {
   EXPECT_EQ(message_of(paired), "text: workers[0][0].paired: its worker has no next op to pair it with");
   EXPECT_EQ(message_of(paired + "," + paired + "," + op_of("B", "")),
             "text: workers[0][1].paired: the op before is paired with this one already");
-  EXPECT_EQ(message_of(op_of("F", R"(, "paired": 1)")), "text: workers[0][0].paired: expected true or false, found 1");
+  EXPECT_EQ(message_of(op_of("F", R"(, "paired": 1)")),
+            "text: workers[0][0].paired: expected true or false, found number");
 }
 
 TEST(ScheduleJsonTest, ReadsInvalidSchedulesUnchanged) {
@@ -141,7 +142,7 @@ INSTANTIATE_TEST_SUITE_P(
         BadJson{"\"version\": 1", "\"version\": 2", "reads version 1, found 2"},
         BadJson{"chimera-schedule", "other", "expected \"chimera-schedule\""},
         BadJson{"\"op\": \"F\"", "\"op\": \"X\"", "workers[0][0].op: unknown op 'X'"},
-        BadJson{"\"op\": \"F\"", "\"op\": 3", "workers[0][0].op: expected a string"},
+        BadJson{"\"op\": \"F\"", "\"op\": 3", "workers[0][0].op: expected a text"},
         BadJson{"\"micro_batch\": 0", "\"micro_batsh\": 0", "did you mean 'micro_batch'?"},
         BadJson{"\"name\"", "\"synchronos\": false, \"name\"", "did you mean 'synchronous'?"},
         BadJson{"\"name\"", "\"synchronous\": 0, \"name\"", "synchronous: expected true or false"},
@@ -157,8 +158,8 @@ INSTANTIATE_TEST_SUITE_P(
         BadJson{"\"name\"", "\"a\\nb\": 1, \"name\"", "unknown field 'a\\x0ab'"},
         BadJson{"{\"op\"", "{\"op\": \"F\", \"op\"", "workers[0][0].op: the field is given twice"},
         BadJson{"\"workers\": [0, 1]", "\"workers\": [0, [1]]", "replicas[0].workers[1]: expected an integer"},
-        BadJson{"\"workers\": [\n", "\"workers\": [3,\n", "workers[0]: expected an array, found 3"},
-        BadJson{"\"op\": \"F\"", "\"op\": null", "workers[0][0].op: expected a string, found null"},
+        BadJson{"\"workers\": [\n", "\"workers\": [3,\n", "workers[0]: expected an array, found number"},
+        BadJson{"\"op\": \"F\"", "\"op\": null", "workers[0][0].op: expected a text, found null"},
         BadJson{"\"name\"", "\"synchronous\": false, \"micro_batches_per_update\": 1, \"weight_versions\": 1, \"name\"",
                 "workers[0][0]: field 'weight_version' is missing"},
         BadJson{"{\"id\": 0", "{\"id\": 1", "replicas[0].id"}, BadJson{"]}\n", "]} x", "JSON"},
