@@ -1,6 +1,6 @@
 // Writing: `Writer` appends one cell after another to one string. With a program, write_worker() puts PyTorch's actions
 // for messages between the ops. Reading: `CsvReader` cuts rows and cells off the front of the text. A cell is an op, a
-// pair of ops, or another action of PyTorch (kActions), which is counted and dropped. The first line `# {...}`, if
+// pair of ops, or another action of PyTorch (kDropped), which is counted and dropped. The first line `# {...}`, if
 // there is one, decides which suffixes a cell may have. Without it, the shape follows from the ops at the end.
 
 #include "schedule/schedule_csv.h"
@@ -198,26 +198,23 @@ std::optional<std::int64_t> take_suffix(std::string_view& text, char name) {
   return take_number(text);
 }
 
-enum Dropped : std::uint8_t { kMessages, kSharding, kReduction };
-constexpr std::array<const char*, 3> kNotes = {
-    "sends and receives are dropped: lowering makes the messages of a schedule",
-    "UNSHARD and RESHARD are dropped: a schedule does not contain how stages are stored",
-    "REDUCE_GRAD are dropped: gradients are summed after the last backward of a stage"};
-
-/// A name comes before its prefixes. SEND_F_RECV_B and SEND_B_RECV_F are of torch 2.5; other tools write the waits.
-constexpr std::array<std::pair<std::string_view, Dropped>, 13> kActions = {{{"SEND_F_RECV_B", kMessages},
-                                                                            {"SEND_B_RECV_F", kMessages},
-                                                                            {"SEND_F", kMessages},
-                                                                            {"RECV_F", kMessages},
-                                                                            {"SEND_B", kMessages},
-                                                                            {"RECV_B", kMessages},
-                                                                            {"WAIT_SEND_F", kMessages},
-                                                                            {"WAIT_RECV_F", kMessages},
-                                                                            {"WAIT_SEND_B", kMessages},
-                                                                            {"WAIT_RECV_B", kMessages},
-                                                                            {"UNSHARD", kSharding},
-                                                                            {"RESHARD", kSharding},
-                                                                            {"REDUCE_GRAD", kReduction}}};
+/// Cells of PyTorch that are dropped, by the ends of their names.
+struct Dropped {
+  std::vector<std::string_view> names;
+  bool has_micro_batch;  // Other actions are of a whole stage
+  const char* note;
+};
+// SEND_F_RECV_B and SEND_B_RECV_F are of torch 2.5; other tools write the waits.
+const std::array<Dropped, 3> kDropped = {
+    Dropped{{"SEND_F_RECV_B", "SEND_B_RECV_F", "SEND_F", "RECV_F", "SEND_B", "RECV_B", "WAIT_SEND_F", "WAIT_RECV_F",
+             "WAIT_SEND_B", "WAIT_RECV_B"},
+            true,
+            "sends and receives are dropped: lowering makes the messages of a schedule"},
+    Dropped{{"UNSHARD", "RESHARD"},
+            false,
+            "UNSHARD and RESHARD are dropped: a schedule does not contain how stages are stored"},
+    Dropped{
+        {"REDUCE_GRAD"}, false, "REDUCE_GRAD are dropped: gradients are summed after the last backward of a stage"}};
 
 // Without a header, the shape of the schedule follows from the ops; the largest ids are kept with their cells, so that
 // an id far beyond the number of ops is refused before memory for it is allocated.
@@ -231,8 +228,8 @@ class CsvReader {
     drop_blank_end();
     if (!has_header_) infer_shape();
     ReadSchedule result{.schedule = std::move(schedule_), .notes = {}};
-    for (std::size_t i = 0; i < kNotes.size(); ++i) {
-      if (dropped_[i] > 0) result.notes.push_back(fmt::format("{}: {} {}", source_, dropped_[i], kNotes[i]));
+    for (std::size_t i = 0; i < kDropped.size(); ++i) {
+      if (dropped_[i] > 0) result.notes.push_back(fmt::format("{}: {} {}", source_, dropped_[i], kDropped[i].note));
     }
     return result;
   }
@@ -301,10 +298,10 @@ class CsvReader {
       add_pair(cell);
     } else if (const auto op = as_op(cell)) {
       add(*op);
-    } else if (const auto dropped = as_dropped(cell)) {
-      ++dropped_[*dropped];
     } else {
-      refuse(cell);
+      const auto dropped = std::ranges::find_if(kDropped, [&](const Dropped& cells) { return is_one_of(cells, cell); });
+      if (dropped == kDropped.end()) refuse(cell);
+      ++dropped_[static_cast<std::size_t>(dropped - kDropped.begin())];
     }
   }
 
@@ -349,16 +346,13 @@ class CsvReader {
               .slice = static_cast<std::int16_t>(std::min(*slice, kLast))};
   }
 
-  [[nodiscard]] std::optional<Dropped> as_dropped(std::string_view cell) const {
-    if (!take_number(cell)) return std::nullopt;
-    for (const auto& [name, dropped] : kActions) {
-      if (!cell.starts_with(name)) continue;
-      cell.remove_prefix(name.size());
-      // Only messages name a micro-batch: the other actions are of a whole stage.
-      if (dropped == kMessages && !take_tensor(cell)) break;
-      if (cell.empty()) return dropped;
-    }
-    return std::nullopt;
+  [[nodiscard]] bool is_one_of(const Dropped& cells, std::string_view cell) const {
+    if (!take_number(cell)) return false;
+    return std::ranges::any_of(cells.names, [&](std::string_view name) {
+      if (!cell.starts_with(name)) return false;
+      std::string_view rest = cell.substr(name.size());
+      return (!cells.has_micro_batch || take_tensor(rest)) && rest.empty();
+    });
   }
 
   /// Removes micro-batch, slice and replica of a message. Returns false if a number is missing.
@@ -412,7 +406,7 @@ class CsvReader {
   std::int64_t num_ops_ = 0;
   Largest stage_;
   Largest micro_batch_;
-  std::array<std::int64_t, kNotes.size()> dropped_{};
+  std::array<std::int64_t, kDropped.size()> dropped_{};
 };
 
 }  // namespace
