@@ -25,17 +25,9 @@ std::optional<char> byte_of(std::string_view token) {
 
 /// The order matters, as in tokenizers: an earlier change may make the text of a later one.
 void clean_up(std::string& token) {
-  constexpr std::array<std::pair<std::string_view, std::string_view>, 11> kChanges = {{{" .", "."},
-                                                                                       {" ?", "?"},
-                                                                                       {" !", "!"},
-                                                                                       {" ,", ","},
-                                                                                       {" ' ", "'"},
-                                                                                       {" n't", "n't"},
-                                                                                       {" 'm", "'m"},
-                                                                                       {" do not", " don't"},
-                                                                                       {" 's", "'s"},
-                                                                                       {" 've", "'ve"},
-                                                                                       {" 're", "'re"}}};
+  constexpr std::pair<std::string_view, std::string_view> kChanges[] = {
+      {" .", "."},   {" ?", "?"},           {" !", "!"},   {" ,", ","},     {" ' ", "'"},   {" n't", "n't"},
+      {" 'm", "'m"}, {" do not", " don't"}, {" 's", "'s"}, {" 've", "'ve"}, {" 're", "'re"}};
   for (const auto& [from, to] : kChanges) token = replace_all(token, from, to);
 }
 
