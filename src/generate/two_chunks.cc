@@ -16,19 +16,11 @@ namespace {
 std::size_t chunk_of(ChunkStep step) { return static_cast<std::size_t>(step) % 2; }
 
 OpKind kind_of(ChunkStep step) {
-  switch (step) {
-    case ChunkStep::F0:
-    case ChunkStep::F1: return OpKind::Forward;
-    case ChunkStep::B0:
-    case ChunkStep::B1: return OpKind::Backward;
-    case ChunkStep::I0:
-    case ChunkStep::I1: return OpKind::BackwardInput;
-    case ChunkStep::W0:
-    case ChunkStep::W1:
-    case ChunkStep::OldestW: return OpKind::BackwardWeight;
-    case ChunkStep::And: break;
-  }
-  return OpKind::Forward;
+  using enum OpKind;
+  // [ChunkStep]; And writes no op.
+  constexpr std::array kKinds = {Forward,       Forward,        Backward,       Backward,      BackwardInput,
+                                 BackwardInput, BackwardWeight, BackwardWeight, BackwardWeight};
+  return kKinds[static_cast<std::size_t>(step)];
 }
 
 /// Slots of micro-batch 0 on worker r.
