@@ -16,7 +16,6 @@
 #include <cstdint>
 #include <optional>
 #include <string_view>
-#include <utility>
 
 namespace chimera {
 
@@ -55,26 +54,20 @@ inline constexpr std::uint64_t kMegatronVersion = 1;
 struct [[gnu::packed]] MegatronIndexHeader {
   std::array<char, 9> magic = kMegatronMagic;
   std::uint64_t version = kMegatronVersion;
-  std::uint8_t type_code = 0;   ///< type of the tokens, from kMegatronCodes
+  std::uint8_t type_code = 0;   ///< type of the tokens, an index of kMegatronTypes
   std::uint64_t sequences = 0;  ///< number of elements of lengths and of pointers
   std::uint64_t documents = 0;  ///< number of elements of documents: number of documents + 1
 };
 static_assert(sizeof(MegatronIndexHeader) == 34);
 
-/// Megatron's codes of token types. It has none for U32; 6 and 7 are float64 and float32.
-inline constexpr std::array<std::pair<TokenType, std::uint8_t>, 6> kMegatronCodes = {{{TokenType::U8, 1},
-                                                                                      {TokenType::I8, 2},
-                                                                                      {TokenType::I16, 3},
-                                                                                      {TokenType::I32, 4},
-                                                                                      {TokenType::I64, 5},
-                                                                                      {TokenType::U16, 8}}};
+/// [code]: the type of Megatron's code, if it has one. There is none for U32; 6 and 7 are float64 and float32.
+inline constexpr std::array<std::optional<TokenType>, 9> kMegatronTypes = {
+    std::nullopt,   TokenType::U8, TokenType::I8, TokenType::I16, TokenType::I32,
+    TokenType::I64, std::nullopt,  std::nullopt,  TokenType::U16};
 
-/// Returns the type of a code of kMegatronCodes, or nothing for other codes.
+/// Returns the type of a code, or nothing for other codes.
 [[nodiscard]] constexpr std::optional<TokenType> megatron_type(std::uint8_t code) {
-  for (const auto& [type, known] : kMegatronCodes) {
-    if (known == code) return type;
-  }
-  return std::nullopt;
+  return code < kMegatronTypes.size() ? kMegatronTypes[code] : std::nullopt;
 }
 
 /// Returns the type that Megatron chooses for a vocabulary of this size.

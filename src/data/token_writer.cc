@@ -9,7 +9,6 @@
 #include <limits>
 
 #include "core/files.h"
-#include "core/invariant.h"
 #include "core/reject.h"
 
 // A file has its final name only when it is complete. Until then it ends in .unfinished, is locked by the process that
@@ -192,9 +191,10 @@ void TokenWriter::write_index() {
   }
   // The unfinished index holds only lengths; the final one has a header before them, so it is written anew.
   if (::lseek(lengths_.get(), 0, SEEK_SET) < 0 || ::ftruncate(lengths_.get(), 0) != 0) cannot_write(path, errno);
-  const auto known = std::ranges::find(kMegatronCodes, type_, [](const auto& pair) { return pair.first; });
-  require_invariant(known != kMegatronCodes.end(), "tokens are written in a type that Megatron's format does not have");
-  const MegatronIndexHeader header{.type_code = known->second, .sequences = documents, .documents = documents + 1};
+  // token_type() chooses among the types that Megatron has.
+  const auto code = std::ranges::find(kMegatronTypes, std::optional(type_)) - kMegatronTypes.begin();
+  const MegatronIndexHeader header{
+      .type_code = static_cast<std::uint8_t>(code), .sequences = documents, .documents = documents + 1};
   write_bytes(lengths_, bytes_of(&header, 1), path);
   write_bytes(lengths_, bytes_of(lengths.data(), documents), path);
   std::vector<std::int64_t> numbers;

@@ -57,7 +57,7 @@ TEST(OpenTokensTest, ReadsMegatronsTokensOfEveryWidth) {
 
 /// Files written by numpy equal the bytes of the types in token_format.h.
 TEST(OpenTokensTest, HeadersLieInMemoryAsInFiles) {
-  MegatronFiles files{.header = {.type_code = kMegatronCodes.back().second, .sequences = 4, .documents = 4},
+  MegatronFiles files{.header = {.type_code = kMegatronTypes.size() - 1, .sequences = 4, .documents = 4},
                       .lengths = {4, 2, 2, 2},
                       .pointers = {0, 8, 12, 16},
                       .documents = {0, 1, 3, 4}};
