@@ -44,6 +44,14 @@ Json integers(const auto& workers, auto number) { return numbers_of<std::uint32_
 
 Json times(const auto& workers, auto number) { return numbers_of<float>(workers, number); }
 
+/// Returns the columns of entries that have a start and an end.
+template <class T>
+Json spans_json(const std::vector<std::vector<T>>& workers, std::size_t num_workers) {
+  return {{"first", column(firsts(workers, num_workers))},
+          {"start", times(workers, [](const T& entry) { return entry.start; })},
+          {"end", times(workers, [](const T& entry) { return entry.end; })}};
+}
+
 /// Returns the number of an op on the page: consecutive, in order of workers.
 std::uint32_t number_of(const std::vector<std::uint32_t>& first, const Place& place) {
   return first[place.worker] + static_cast<std::uint32_t>(place.position);
@@ -72,13 +80,11 @@ Json bubbles_json(const Panel& panel, const std::vector<std::uint32_t>& first) {
   // The value of kNone in render/page/data.js.
   constexpr std::uint32_t kNone = 0xFFFFFFFF;
   const auto& bubbles = panel.explanation.bubbles;
-  return {{"first", column(firsts(bubbles, panel.schedule.workers.size()))},
-          {"start", times(bubbles, [](const Bubble& bubble) { return bubble.start; })},
-          {"end", times(bubbles, [](const Bubble& bubble) { return bubble.end; })},
-          {"cause", integers(bubbles, [](const Bubble& bubble) { return bubble.cause; })},
-          {"waitsFor", integers(bubbles, [&](const Bubble& bubble) {
-             return bubble.waits_for ? number_of(first, *bubble.waits_for) : kNone;
-           })}};
+  Json json = spans_json(bubbles, panel.schedule.workers.size());
+  json["cause"] = integers(bubbles, [](const Bubble& bubble) { return bubble.cause; });
+  json["waitsFor"] = integers(
+      bubbles, [&](const Bubble& bubble) { return bubble.waits_for ? number_of(first, *bubble.waits_for) : kNone; });
+  return json;
 }
 
 Json messages_json(const std::vector<Message>& messages, const std::vector<std::uint32_t>& first) {
@@ -92,10 +98,9 @@ Json messages_json(const std::vector<Message>& messages, const std::vector<std::
 
 Json all_reduces_json(const Panel& panel) {
   const auto& sums = panel.explanation.all_reduces;
-  return {{"first", column(firsts(sums, panel.schedule.workers.size()))},
-          {"stage", integers(sums, [](const TimedAllReduce& sum) { return sum.group.value(); })},
-          {"start", times(sums, [](const TimedAllReduce& sum) { return sum.start; })},
-          {"end", times(sums, [](const TimedAllReduce& sum) { return sum.end; })}};
+  Json json = spans_json(sums, panel.schedule.workers.size());
+  json["stage"] = integers(sums, [](const TimedAllReduce& sum) { return sum.group.value(); });
+  return json;
 }
 
 // Updates that take no time would be boxes without width.
@@ -105,9 +110,7 @@ Json updates_json(const Panel& panel) {
     std::copy_if(worker.updates.begin(), worker.updates.end(), std::back_inserter(updates.emplace_back()),
                  [](const TimedUpdate& update) { return update.end > update.start; });
   }
-  return {{"first", column(firsts(updates, panel.schedule.workers.size()))},
-          {"start", times(updates, [](const TimedUpdate& update) { return update.start; })},
-          {"end", times(updates, [](const TimedUpdate& update) { return update.end; })}};
+  return spans_json(updates, panel.schedule.workers.size());
 }
 
 Json memory_json(const Panel& panel) {
@@ -174,25 +177,15 @@ std::string page_title(const std::vector<Panel>& panels) {
 }
 
 // Titles are text of users: a field name in a title must stay as it is.
-/// Fills the template in one pass, so that inserted text is not expanded again.
+/// Fills the fields of a template, which stand in it once and in this order, so that inserted text is not expanded.
 std::string fill_template(std::string_view text, const std::vector<std::pair<std::string_view, std::string>>& fields) {
   std::string result;
-  while (!text.empty()) {
-    std::size_t next = text.size();
-    const std::pair<std::string_view, std::string>* field = nullptr;
-    for (const auto& candidate : fields) {
-      const std::size_t at = text.find(candidate.first);
-      if (at < next) {
-        next = at;
-        field = &candidate;
-      }
-    }
-    result += text.substr(0, next);
-    if (field == nullptr) break;
-    result += field->second;
-    text.remove_prefix(next + field->first.size());
+  for (const auto& [name, value] : fields) {
+    const std::size_t at = text.find(name);
+    result.append(text.substr(0, at)).append(value);
+    text.remove_prefix(at + name.size());
   }
-  return result;
+  return result.append(text);
 }
 
 }  // namespace
