@@ -3,6 +3,7 @@
 // Explanation from it: why workers wait, messages in transit, and memory over time. Pictures and tables show both.
 // measured_step() (train/observe/measured_step.h) returns the same types for a training step that was traced.
 
+#include "core/choices.h"
 #include "schedule/dependencies.h"
 #include "schedule/schedule.h"
 
@@ -23,9 +24,10 @@ enum class IdleCause : std::uint8_t {
   Sync,        ///< All-reduces and the optimizer step
   Imbalance,   ///< Its own ops are done, others are not
 };
-inline constexpr int kIdleCauses = 5;
-/// Returns the name in pictures and JSON, such as `warm-up`.
-[[nodiscard]] const char* to_text(IdleCause cause);
+/// Names in pictures and JSON.
+template <>
+inline constexpr auto kNames<IdleCause> = in_order<IdleCause>("warm-up", "dependency", "latency", "sync", "imbalance");
+inline constexpr int kIdleCauses = kNames<IdleCause>.size();
 
 /// A time in which a worker waits for one cause.
 struct Bubble {
@@ -119,6 +121,12 @@ struct Explanation {
 };
 
 /// Returns [cause]: the total length of these workers' bubbles.
-[[nodiscard]] std::array<double, kIdleCauses> idle_by_cause(std::span<const std::vector<Bubble>> workers);
+[[nodiscard]] inline std::array<double, kIdleCauses> idle_by_cause(std::span<const std::vector<Bubble>> workers) {
+  std::array<double, kIdleCauses> idle{};
+  for (const auto& bubbles : workers) {
+    for (const Bubble& bubble : bubbles) idle[static_cast<std::size_t>(bubble.cause)] += bubble.end - bubble.start;
+  }
+  return idle;
+}
 
 }  // namespace chimera

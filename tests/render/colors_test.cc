@@ -84,7 +84,7 @@ TEST(ColorsTest, TerminalsShowTheNearestColorOfTheirCube) {
 TEST(ColorsTest, EveryCauseHasItsOwnNameAndHatch) {
   for (int a = 0; a < kIdleCauses; ++a) {
     for (int b = 0; b < a; ++b) {
-      EXPECT_STRNE(to_text(static_cast<IdleCause>(a)), to_text(static_cast<IdleCause>(b)));
+      EXPECT_NE(to_text(static_cast<IdleCause>(a)), to_text(static_cast<IdleCause>(b)));
       EXPECT_STRNE(style_of(static_cast<IdleCause>(a)).tile, style_of(static_cast<IdleCause>(b)).tile);
     }
   }
