@@ -37,22 +37,22 @@ const std::array kKinds = {
 
 // Without this list, a file of raw tokens could be any of them: the bytes of an archive are tokens, too.
 /// First bytes of files that get one remedy: archives, tables, documents, images, models, programs.
-constexpr std::array<std::string_view, 16> kBinary = {"\xFD\x37zXZ",
-                                                      "BZh91AY&SY",
-                                                      "\x28\xB5\x2F\xFD",
-                                                      "\x04\x22\x4D\x18",
-                                                      "PK\x03\x04",
-                                                      "Rar!\x1A\x07",
-                                                      "7z\xBC\xAF\x27\x1C",
-                                                      "PAR1",
-                                                      "ARROW1",
-                                                      "%PDF-",
-                                                      "{\\rtf1",
-                                                      "\x89PNG\r\n",
-                                                      "SQLite format 3",
-                                                      "\x89HDF\r\n",
-                                                      "GGUF",
-                                                      "\177ELF"};
+constexpr std::string_view kBinary[] = {"\xFD\x37zXZ",
+                                        "BZh91AY&SY",
+                                        "\x28\xB5\x2F\xFD",
+                                        "\x04\x22\x4D\x18",
+                                        "PK\x03\x04",
+                                        "Rar!\x1A\x07",
+                                        "7z\xBC\xAF\x27\x1C",
+                                        "PAR1",
+                                        "ARROW1",
+                                        "%PDF-",
+                                        "{\\rtf1",
+                                        "\x89PNG\r\n",
+                                        "SQLite format 3",
+                                        "\x89HDF\r\n",
+                                        "GGUF",
+                                        "\177ELF"};
 
 [[noreturn]] void refuse(const std::string& path, std::string_view name, std::string remedy) {
   constexpr std::string_view kFile = "FILE";
@@ -68,31 +68,21 @@ std::string_view begin_of_text(std::string_view head) {
   return head.substr(std::min(head.find_first_not_of(kBlanks), head.size()));
 }
 
-std::string lower_begin(std::string_view head) {
+/// Ignores case.
+bool begins_with_any(std::string_view head, std::initializer_list<std::string_view> beginnings) {
   std::string begin(begin_of_text(head).substr(0, 14));
   std::ranges::transform(begin, begin.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return begin;
+  return std::ranges::any_of(beginnings, [&](std::string_view each) { return begin.starts_with(each); });
 }
 
 // A failed download leaves the error page of the server under the name of the file.
-bool is_web_page(std::string_view head) {
-  const std::string begin = lower_begin(head);
-  return begin == "<!doctype html" || begin.starts_with("<html");
-}
-
-bool is_xml(std::string_view head) {
-  const std::string begin = lower_begin(head);
-  return begin.starts_with("<?xml") || begin.starts_with("<svg") || begin.starts_with("<mediawiki");
-}
-
-std::string_view inside_of(std::string_view begin) { return begin_of_text(begin.substr(begin.empty() ? 0 : 1)); }
-
-bool has_texts(std::string_view begin) { return begin.starts_with('[') && inside_of(begin).starts_with('"'); }
+bool is_web_page(std::string_view head) { return begins_with_any(head, {"<!doctype html", "<html"}); }
 
 // A brace or bracket alone may begin an ordinary text. JSON of documents goes on with a string or an object.
 bool is_json(std::string_view begin) {
-  return (begin.starts_with('{') && inside_of(begin).starts_with('"')) ||
-         (begin.starts_with('[') && inside_of(begin).starts_with('{')) || has_texts(begin);
+  const std::string_view inside = begin_of_text(begin.substr(begin.empty() ? 0 : 1));
+  return (begin.starts_with('{') && inside.starts_with('"')) ||
+         (begin.starts_with('[') && (inside.starts_with('"') || inside.starts_with('{')));
 }
 
 bool is_control(char letter) {
@@ -107,13 +97,11 @@ void require_utf8(const std::string& path, std::string_view head) {
   const auto is_more_than = [&](auto count, std::size_t bytes_for_each) {
     return static_cast<std::size_t>(count) * bytes_for_each > head.size();
   };
-  if (is_more_than(std::ranges::count(head, '\0'), kBytesOfText)) {
-    refuse(path, "is not text: it has many zero bytes, as UTF-16 and binary files have",
-           "give UTF-8 text (iconv -f UTF-16LE -t UTF-8 FILE writes it), or tokens");
-  }
   const auto controls = std::ranges::count_if(head, is_control);
-  if (controls >= kFewControls && is_more_than(controls, kBytesBetweenControls)) {
-    refuse(path, "is not text: it has many control characters, as binary files have", "give UTF-8 text, or tokens");
+  if (is_more_than(std::ranges::count(head, '\0'), kBytesOfText) ||
+      (controls >= kFewControls && is_more_than(controls, kBytesBetweenControls))) {
+    refuse(path, "is not text: it has many zero bytes or control characters, as UTF-16 and binary files have",
+           "give UTF-8 text (iconv -f UTF-16LE -t UTF-8 FILE writes it), or tokens");
   }
 }
 
@@ -155,15 +143,13 @@ void require_text_content(const std::string& path, std::string_view head, const 
   require_utf8(path, head);
   const std::string_view begin = begin_of_text(head);
   if (lines_remedy.empty() || path.ends_with(".txt")) return;
-  if (const bool is_xml_file = is_xml(begin); is_xml_file || is_web_page(begin)) {
-    refuse(path, is_xml_file ? "is XML, not text" : "is a web page (HTML), not text",
-           "write its text to a file; a name with .txt keeps the markup");
+  if (is_web_page(begin) || begins_with_any(begin, {"<?xml", "<svg", "<mediawiki"})) {
+    refuse(path, "is a web page or XML, not text", "write its text to a file; a name with .txt keeps the markup");
   }
   if (!is_json(begin)) return;
   if (has_object_in_line(begin)) refuse(path, "is JSON with an object per line, not text", lines_remedy);
   refuse(path, "is JSON, not text",
-         "make a file with an object per line: jq -c '.[]" + std::string(has_texts(begin) ? " | {text: .}" : "") +
-             "' FILE > FILE.jsonl");
+         "make a file with an object per line, such as {\"text\": \"...\"}: jq -c '.[]' FILE > FILE.jsonl");
 }
 
 }  // namespace chimera

@@ -68,29 +68,32 @@ TEST(ContentTest, TextIsUtf8WithoutMarkup) {
       {std::string("\xFF\xFEh\0", 4), "UTF-16; make UTF-8 of it: iconv -f UTF-16 -t UTF-8 a"},
       {std::string("\xFE\xFF\0h", 4), "UTF-16; "},
       {std::string("\xFF\xFE\0\0h\0\0\0", 8), "UTF-16; "},
-      {std::string("h\0i\0", 4), "not text: it has many zero bytes, as UTF-16 and binary files have; give UTF-8 text"},
+      {std::string("h\0i\0", 4),
+       "not text: it has many zero bytes or control characters, as UTF-16 and binary files have; give UTF-8"},
       {std::string("\0h\0i", 4), "not text: it has many zero bytes"},
       {std::string("ab\0\0\0\0cd", 8), "not text: it has many zero bytes"},
-      {"<!DOCTYPE html>\n<html>", "a web page (HTML), not text; write its text to a file; a name with .txt keeps"},
-      {" <HTML lang=\"en\">", "a web page (HTML), not text"},
-      {"<?xml version=\"1.0\"?>\n<feed>", "XML, not text; write its text to a file; a name with .txt keeps the markup"},
-      {"<svg xmlns=\"http", "XML, not text"},
-      {"<mediawiki xml:lang=\"en\">", "XML, not text"},
-      {"\xFF\xD8" + std::string(16, '\x01') + std::string(700, 'a'), "not text: it has many control characters"},
+      {"<!DOCTYPE html>\n<html>", "a web page or XML, not text; write its text to a file; a name with .txt keeps"},
+      {" <HTML lang=\"en\">", "a web page or XML, not text"},
+      {"<?xml version=\"1.0\"?>\n<feed>", "a web page or XML, not text; write its"},
+      {"<svg xmlns=\"http", "a web page or XML, not text"},
+      {"<mediawiki xml:lang=\"en\">", "a web page or XML, not text"},
+      {"\xFF\xD8" + std::string(16, '\x01') + std::string(700, 'a'),
+       "not text: it has many zero bytes or control characters"},
       {std::string("\x40\0\0\0\0\0\0\0{\"a\":{\"dtype\"", 20), "a safetensors file; give the folder of its model"},
       {"{\"text\": \"a\"}\n{\"text\": \"b\"}\n", "JSON with an object per line, not text; read it"},
       {"\xEF\xBB\xBF {\"text\": \"a\"}", "JSON with an object per line, not text; read it"},
       {"{\"text\": \"" + std::string(2 * kContentHead, 'a'), "JSON with an object per line, not text; read it"},
-      {"{\n  \"text\": \"a\"\n}\n", "JSON, not text; make a file with an object per line: jq -c '.[]' a > a.jsonl"},
-      {"[\n{\"text\": \"a\"}]", "JSON, not text; make a file with an object per line: jq -c '.[]' a > a.jsonl"},
-      {"[\"a\", \"b\"]", "JSON, not text; make a file with an object per line: jq -c '.[] | {text: .}' a > a.jsonl"},
+      {"{\n  \"text\": \"a\"\n}\n", "JSON, not text; make a file with an object per line"},
+      {"[\n{\"text\": \"a\"}]", "JSON, not text; make a file with an object per line"},
+      {"[\"a\", \"b\"]",
+       "JSON, not text; make a file with an object per line, such as {\"text\": \"...\"}: jq -c '.[]' a > a.jsonl"},
   };
   for (const auto& [head, name] : refusals) {
     EXPECT_THAT([&head = head] { require_text_content("a", head, "read it"); },
                 ThrowsMessage<ConfigError>(StartsWith("a: is " + name)));
   }
   for (const auto& [head, name] : refusals) {
-    if (name.starts_with("JSON") || name.starts_with("a web page") || name.starts_with("XML")) {
+    if (name.starts_with("JSON") || name.starts_with("a web page")) {
       EXPECT_NO_THROW(require_text_content("a.txt", head, "read it")) << "named as text";
       EXPECT_NO_THROW(require_text_content("a", head, "")) << "welcome";
     }

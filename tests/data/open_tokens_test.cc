@@ -269,7 +269,7 @@ TEST(OpenTokensRefusalTest, ContentOfAnotherKindIsNamed) {
                         "a.bin: is an array of NumPy; write its 16-bit tokens");
   expect_tokens_refused(scratch.write("a.txt", std::string("\xFF\xFEh\0", 4)), "a.txt: is UTF-16; make UTF-8 of it");
   expect_tokens_refused(scratch.write("report.html", "<!doctype html>\n"),
-                        "report.html: is a web page (HTML), not text");
+                        "report.html: is a web page or XML, not text");
   expect_tokens_refused(scratch.write("b.bin", "PK\x03\x04"), "b.bin: is an archive, a table or another binary file");
   const std::string lines = scratch.write("a.jsonl", "{\"text\": \"a\"}\n");
   expect_tokens_refused(lines, "JSON with an object per line, not text; make tokens of it: chimera tokenize " + lines +

@@ -317,7 +317,7 @@ TEST_F(TokenizeTest, RejectedInputLeavesNoFiles) {
       {{scratch_.write("s.json", "{\"text\": \"a\"}\n")},
        "s.json: is JSON with an object per line, not text; give --field text"},
       {{scratch_.write("t.json", "[{\"text\": \"a\"}]\n")},
-       "t.json: is JSON, not text; make a file with an object per line: jq"},
+       "t.json: is JSON, not text; make a file with an object per line"},
       {{scratch_.write("u.txt.gz", "\x1F\x8B\x08\x08")}, "u.txt.gz: is a gzip archive; unpack it: gunzip -k "},
       {{scratch_.write("v.jsonl", "\x28\xB5\x2F\xFD")},
        "v.jsonl: is an archive, a table or another binary file; unpack it"},
