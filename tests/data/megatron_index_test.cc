@@ -103,16 +103,16 @@ TEST(MegatronIndexTest, RefusesModes) {
 
 TEST(MegatronIndexTest, RefusesSequencesThatDoNotFollowEachOther) {
   const auto pointer = [](std::int64_t value) { return [=](auto& files) { files.pointers[1] = value; }; };
-  expect_refused(pointer(2), "sequence 1 begins at byte 2 of the tokens, inside another sequence; expected byte 4");
-  expect_refused(pointer(6), "sequence 1 begins at byte 6 of the tokens, after a hole; expected byte 4");
-  expect_refused(pointer(-4), "sequence 1 begins at byte -4 of the tokens, outside the tokens; expected byte 4");
-  expect_refused(pointer(12), "sequence 1 begins at byte 12 of the tokens, outside the tokens; expected byte 4");
-  expect_refused(pointer(INT64_MAX), "outside the tokens; expected byte 4");
+  expect_refused(pointer(2), "sequence 1 begins at byte 2 of the tokens; expected byte 4");
+  expect_refused(pointer(6), "sequence 1 begins at byte 6 of the tokens; expected byte 4");
+  expect_refused(pointer(-4), "sequence 1 begins at byte -4 of the tokens; expected byte 4");
+  expect_refused(pointer(12), "sequence 1 begins at byte 12 of the tokens; expected byte 4");
+  expect_refused(pointer(INT64_MAX), "of the tokens; expected byte 4");
 }
 
 TEST(MegatronIndexTest, RefusesLengthsThatTheTokensDoNotHave) {
   const auto last = [](std::int32_t value) { return [=](auto& files) { files.lengths[2] = value; }; };
-  expect_refused(last(0), "sequence 2 is empty; expected at least 1 token");
+  expect_refused(last(0), "sequence 2 has 0 tokens; expected at least 1");
   expect_refused(last(-1), "sequence 2 has -1 tokens; expected at least 1");
   expect_refused(last(2), "sequence 2 has 2 tokens from byte 10 on, but the tokens end at byte 12");
   expect_refused(last(INT32_MAX), "but the tokens end at byte 12");
@@ -126,11 +126,11 @@ TEST(MegatronIndexTest, RefusesDocumentsThatDoNotFollowEachOther) {
     return [=](auto& files) { files.documents = values; };
   };
   expect_refused(documents({1, 2, 3}), "document 0 begins with sequence 1; expected sequence 0");
-  expect_refused(documents({0, 0, 3}), "document 0 is empty; expected at least one sequence");
-  expect_refused(documents({0, 3, 2}), "document 1 begins with sequence 3 and ends before sequence 2; expected docum");
+  expect_refused(documents({0, 0, 3}), "document 0 has the sequences from 0 to before 0; expected at least one of 3");
+  expect_refused(documents({0, 3, 2}), "document 1 has the sequences from 3 to before 2");
   expect_refused(documents({0, 1, 2}), "its documents end with sequence 1; expected the last of 3");
-  expect_refused(documents({0, 4, 3}), "document 0 ends before sequence 4; there are 3");
-  expect_refused(documents({0, -1, 3}), "document 0 ends before sequence -1; there are 3");
+  expect_refused(documents({0, 4, 3}), "document 0 has the sequences from 0 to before 4");
+  expect_refused(documents({0, -1, 3}), "document 0 has the sequences from 0 to before -1");
 }
 
 TEST(MegatronIndexTest, NoticesAChangeAfterTheCheck) {
