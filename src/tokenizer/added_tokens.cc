@@ -1,13 +1,10 @@
 #include "tokenizer/added_tokens.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "tokenizer/unicode.h"
 
-// All patterns are in one trie, byte by byte. Its first level is also a table (`roots_`), because most positions of a
-// text begin no token, and the table alone decides that. Node 0 is the root, which is nobody's child, so 0 also stands
-// for "no child".
+// All patterns are in one trie, byte by byte.
 
 namespace chimera {
 namespace {
@@ -56,10 +53,6 @@ void TokenFinder::add(const AddedToken& token, std::string_view pattern) {
     const auto added = static_cast<std::int32_t>(trie_.size());
     children.emplace_back(byte, added);
     trie_.emplace_back();
-    if (node == 0) {
-      roots_[static_cast<unsigned char>(byte)] = added;
-      first_bytes_ += byte;
-    }
     node = added;
   }
   Node& last = trie_[static_cast<std::size_t>(node)];
@@ -71,30 +64,29 @@ void TokenFinder::add(const AddedToken& token, std::string_view pattern) {
 
 /// Follows the trie as long as it can, and remembers the last token passed: the longest match wins.
 std::int32_t TokenFinder::match(std::string_view text, std::size_t start, std::size_t& end) const {
-  std::int32_t node = roots_[static_cast<unsigned char>(text[start])];
+  std::int32_t node = 0;
   std::int32_t longest = -1;
-  for (std::size_t i = start + 1; node != 0; ++i) {
+  for (std::size_t i = start;; ++i) {
     const Node& here = trie_[static_cast<std::size_t>(node)];
     if (here.token >= 0) {
       longest = here.token;
       end = i;
     }
-    if (i == text.size()) break;
+    if (i == text.size()) return longest;
     const auto child =
         std::find_if(here.children.begin(), here.children.end(), [&](const auto& c) { return c.first == text[i]; });
-    node = child == here.children.end() ? 0 : child->second;
+    if (child == here.children.end()) return longest;
+    node = child->second;
   }
-  return longest;
 }
 
 void TokenFinder::split(std::string_view text, std::vector<TextPiece>& pieces) const {
   std::size_t taken = 0;  // text before it is in pieces
   std::size_t i = 0;
   while (!empty() && i < text.size()) {
-    if (first_bytes_.size() == 1) {  // a common case: all start with '<'
-      const void* found = std::memchr(text.data() + i, first_bytes_.front(), text.size() - i);
-      if (found == nullptr) break;
-      i = static_cast<std::size_t>(static_cast<const char*>(found) - text.data());
+    if (const auto& first = trie_.front().children; first.size() == 1) {  // a common case: all start with '<'
+      i = text.find(first.front().first, i);
+      if (i == text.npos) break;
     }
     std::size_t end = 0;
     const std::int32_t matched = match(text, i, end);

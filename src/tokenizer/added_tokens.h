@@ -4,7 +4,6 @@
 // that a user added to a vocabulary. The tokenizer (pipeline_tokenizer.h) has two TokenFinders: one for the original
 // text, and one for the normalized text.
 
-#include <array>
 #include <utility>
 
 #include "tokenizer/tokenizer.h"
@@ -50,10 +49,8 @@ class TokenFinder {
   /// Returns the index of the longest token at `start`; negative if there is no match.
   [[nodiscard]] std::int32_t match(std::string_view text, std::size_t start, std::size_t& end) const;
 
-  std::vector<Node> trie_;
-  std::array<std::int32_t, 256> roots_{};  // [byte]: child of the root, or 0
+  std::vector<Node> trie_;  // the first is the root
   std::vector<AddedToken> tokens_;
-  std::string first_bytes_;  // distinct first bytes of all patterns
 };
 
 }  // namespace chimera

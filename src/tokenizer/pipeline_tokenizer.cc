@@ -85,35 +85,33 @@ class TextEncoder final : public Encoder {
   void encode(std::string_view text, TokenIds& ids, bool continues) override {
     constexpr std::size_t kBytesPerToken = 3;  // an estimate
     ids.reserve(ids.size() + text.size() / kBytesPerToken);
-    if (raw_.empty()) return encode_piece(text, ids, true, continues);
-    pieces_.clear();
-    raw_.split(text, pieces_);
-    for (const TextPiece& piece : pieces_) {
+    // Only a piece at the very start gets the prefix of a document.
+    split_off_tokens(raw_, text, pieces_, ids, [&](std::string_view piece, bool first) {
+      encode_piece(piece, ids, first && !continues, continues && first);
+    });
+  }
+
+ private:
+  /// Appends the ids of the added tokens in the text, and calls `encode` for the text between them.
+  template <class Encode>
+  static void split_off_tokens(const TokenFinder& finder, std::string_view text, std::vector<TextPiece>& pieces,
+                               TokenIds& ids, const Encode& encode) {
+    pieces.clear();
+    finder.split(text, pieces);
+    for (const TextPiece& piece : pieces) {
       if (piece.token >= 0) {
         ids.push_back(piece.token);
       } else {
-        // Only a piece at the very start gets the prefix of a document.
-        const bool first = piece.text.data() == text.data();
-        encode_piece(piece.text, ids, first, continues && first);
+        encode(piece.text, piece.text.data() == text.data());
       }
     }
   }
 
- private:
   void encode_piece(std::string_view text, TokenIds& ids, bool first, bool continues) {
     text = normalize(parts_.normalizer, text, normal_text_, continues);
-    first = first && !continues;
-    if (normalized_.empty()) return encode_words(text, ids, first);
     // The pieces lie in `normal_text_`, or in the text itself, until the next call; their words are encoded before it.
-    normalized_pieces_.clear();
-    normalized_.split(text, normalized_pieces_);
-    for (const TextPiece& piece : normalized_pieces_) {
-      if (piece.token >= 0) {
-        ids.push_back(piece.token);
-      } else {
-        encode_words(piece.text, ids, first && piece.text.data() == text.data());
-      }
-    }
+    split_off_tokens(normalized_, text, normalized_pieces_, ids,
+                     [&](std::string_view piece, bool at_start) { encode_words(piece, ids, first && at_start); });
   }
 
   void encode_words(std::string_view text, TokenIds& ids, bool first) {
