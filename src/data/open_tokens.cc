@@ -80,27 +80,18 @@ void require_16_bits(const DataFile& file) {
   file.read(0, std::as_writable_bytes(std::span(numbers)));
   // Real 16-bit ids are rarely small at every second place. Lower halves must vary, or the file has small ids only.
   std::size_t small_lower = 0;
-  bool fits_16_bits = true;
-  bool is_64_bits = file.size() % 8 == 0;
   for (std::size_t i = 0; i < numbers.size(); i += 2) {
     // One large upper half shows that these are 16-bit ids.
     if (numbers[i + 1] > kUpper) return;
     if (numbers[i] <= kUpper) ++small_lower;
-    fits_16_bits = fits_16_bits && numbers[i + 1] == 0;
-    // Of 64-bit ids, the second 32 bits are all 0.
-    is_64_bits = is_64_bits && (i % 4 == 0 || (numbers[i] == 0 && numbers[i + 1] == 0));
   }
   // numbers.size() / 2 lower halves: if more than three quarters of them are small as well, the file just has small
   // ids.
   if (numbers.size() < kMin || small_lower > numbers.size() * 3 / 8) return;
-  const std::string narrow = fmt::format(
-      "write them as 16 bits, python3 -c 'import numpy; numpy.fromfile(\"{}\", "
-      "\"{}\").astype(\"uint16\").tofile(\"tokens.bin\")', or ",
-      file.path(), is_64_bits ? "uint64" : "uint32");
   reject(
-      "{}: looks like tokens of 32 or 64 bits; raw tokens have 16: {}make files for a larger vocabulary with chimera "
-      "tokenize",
-      file.path(), fits_16_bits ? narrow : "");
+      "{}: looks like tokens of 32 or 64 bits; raw tokens have 16: write them as 16 bits, or make files for a larger "
+      "vocabulary with chimera tokenize",
+      file.path());
 }
 
 TokenFile open_text(DataFile file, const TokenOptions& options) {

@@ -285,12 +285,8 @@ TEST(OpenTokensRefusalTest, RawTokensOf32BitsAreNotReadAs16) {
     return scratch.write("a.bin", {reinterpret_cast<const char*>(bytes.data()), bytes.size()});
   };
   const std::string wide = "a.bin: looks like tokens of 32 or 64 bits; raw tokens have 16: ";
-  expect_tokens_refused(write(tokens), wide + "make files for a larger vocabulary");
-  expect_tokens_refused(write(std::vector<std::int64_t>(tokens.begin(), tokens.end())), wide + "make files");
-  std::iota(tokens.begin(), tokens.end(), 50'000);
-  expect_tokens_refused(write(tokens), "\"uint32\").astype(\"uint16\").tofile(\"tokens.bin\")'");
-  expect_tokens_refused(write(std::vector<std::int64_t>(tokens.begin(), tokens.end())),
-                        "\"uint64\").astype(\"uint16\")");
+  expect_tokens_refused(write(tokens), wide + "write them as 16 bits, or make files for a larger vocabulary");
+  expect_tokens_refused(write(std::vector<std::int64_t>(tokens.begin(), tokens.end())), wide);
   tokens.resize(4);
   EXPECT_EQ(open(write(tokens))->size(), 8) << "too few to tell";
   EXPECT_EQ(open(write(std::vector<std::uint16_t>(100, 0)))->size(), 100) << "all tokens are equal";
