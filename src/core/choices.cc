@@ -1,5 +1,6 @@
 #include "core/choices.h"
 
+#include <fmt/ranges.h>
 #include <algorithm>
 #include <iterator>
 #include <numeric>
@@ -35,11 +36,9 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
 }
 
 std::string listed(std::span<const std::string> names) {
-  std::string text;
   const std::size_t count = std::min(names.size(), kMaxKnown);
-  for (std::size_t i = 0; i < count; ++i) text += (i == 0 ? "" : ", ") + names[i];
-  if (count < names.size()) text += ", and " + std::to_string(names.size() - count) + " more";
-  return text;
+  const auto text = fmt::format("{}", fmt::join(names.first(count), ", "));
+  return count < names.size() ? fmt::format("{}, and {} more", text, names.size() - count) : text;
 }
 
 }  // namespace

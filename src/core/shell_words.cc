@@ -1,5 +1,9 @@
 #include "core/shell_words.h"
 
+#include <fmt/ranges.h>
+
+#include "core/mapped.h"
+
 namespace chimera {
 
 std::string shell_word(const std::string& word) {
@@ -14,9 +18,7 @@ std::string shell_word(const std::string& word) {
 }
 
 std::string shell_words(const std::vector<std::string>& words) {
-  std::string line;
-  for (const std::string& word : words) line += (line.empty() ? "" : " ") + shell_word(word);
-  return line;
+  return fmt::format("{}", fmt::join(mapped(words, shell_word), " "));
 }
 
 }  // namespace chimera

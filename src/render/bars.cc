@@ -3,10 +3,12 @@
 
 #include "render/bars.h"
 
+#include <fmt/ranges.h>
 #include <algorithm>
 #include <cmath>
 #include <numeric>
 
+#include "core/mapped.h"
 #include "render/encoding.h"
 #include "render/panel.h"
 #include "render/svg_text.h"
@@ -120,10 +122,9 @@ std::string to_text(const BarChart& chart, int width) {
     }
     text += fmt::format("{:<{}} |{} {}\n", bar.label, label_width, letters, bytes_text(before));
   }
-  text += fmt::format("{:<{}}  ", "", label_width);
-  for (std::size_t p = 0; p < chart.parts.size(); ++p)
-    text += fmt::format("{}{} {}", p == 0 ? "" : ", ", chart.parts[p].letter, chart.parts[p].name);
-  return text + "\n";
+  const auto legend =
+      mapped(chart.parts, [](const BarPart& part) { return fmt::format("{} {}", part.letter, part.name); });
+  return text + fmt::format("{:<{}}  {}\n", "", label_width, fmt::join(legend, ", "));
 }
 
 std::string to_svg(const BarChart& chart) { return BarPicture(chart).draw(); }

@@ -10,6 +10,7 @@
 #include <cmath>
 #include <limits>
 
+#include "core/mapped.h"
 #include "render/encoding.h"
 
 namespace chimera {
@@ -147,11 +148,9 @@ std::string to_svg(const LineChart& chart) {
       up.add(point.second);
     }
   }
-  std::vector<std::string> names;
-  for (const Series& series : chart.series) names.push_back(series.name);
   const auto looks = looks_of(chart.series);
   ChartFrame frame(chart.size, chart.title);
-  const PlotArea area = frame.begin(names, looks, false, chart.x_label, chart.y_label);
+  const PlotArea area = frame.begin(mapped(chart.series, &Series::name), looks, false, chart.x_label, chart.y_label);
   if (across.empty()) {
     frame.text((area.left + area.right) / 2, (area.top + area.bottom) / 2, "no numbers yet", "middle", "soft");
     return frame.finish();

@@ -4,6 +4,7 @@
 
 #include "render/html.h"
 
+#include <fmt/ranges.h>
 #include <algorithm>
 #include <iterator>
 #include <limits>
@@ -11,6 +12,7 @@
 #include <numeric>
 
 #include "core/json.h"
+#include "core/mapped.h"
 #include "core/reject.h"
 #include "render/colors.h"
 #include "render/encoding.h"
@@ -59,8 +61,7 @@ std::uint32_t number_of(const std::vector<std::uint32_t>& first, const Place& pl
 
 Json ops_json(const Schedule& schedule, const Timeline& timeline, const std::vector<std::uint32_t>& first) {
   // The times of ops are in the timeline, everything else about them is in the schedule; both have the same order.
-  std::vector<std::vector<TimedOp>> timed;
-  for (const WorkerTimeline& worker : timeline.workers) timed.push_back(worker.ops);
+  const auto timed = mapped(timeline.workers, &WorkerTimeline::ops);
   Json ops = {{"first", column(first)},
               {"kind", integers(schedule.workers, [](const Op& op) { return op.kind; })},
               {"stage", integers(schedule.workers, [](const Op& op) { return op.stage.value(); })},
@@ -171,9 +172,7 @@ std::string embed(const Json& json) {
 
 std::string page_title(const std::vector<Panel>& panels) {
   // A page of several panels is called by all of them.
-  std::string title;
-  for (const Panel& panel : panels) title += (title.empty() ? "" : ", ") + panel.title;
-  return escape_markup(title);
+  return escape_markup(fmt::format("{}", fmt::join(mapped(panels, &Panel::title), ", ")));
 }
 
 // Titles are text of users: a field name in a title must stay as it is.
@@ -192,8 +191,8 @@ std::string fill_template(std::string_view text, const std::vector<std::pair<std
 
 Json page_panel(const Panel& panel) {
   const std::vector<std::uint32_t> first = firsts(panel.schedule.workers, panel.schedule.workers.size());
-  std::vector<std::uint32_t> critical;
-  for (const Place& place : panel.explanation.critical_path) critical.push_back(number_of(first, place));
+  const auto critical =
+      mapped(panel.explanation.critical_path, [&](const Place& place) { return number_of(first, place); });
   Json json = {{"title", panel.title},
                {"workers", panel.schedule.workers.size()},
                {"lost", lost_workers(panel.schedule)},

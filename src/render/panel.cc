@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/mapped.h"
 #include "simulate/cost_table.h"
 #include "simulate/explain.h"
 #include "simulate/simulate.h"
@@ -18,23 +19,17 @@ namespace {
 
 /// [stage]: bytes of a full micro-batch's input; empty if unknown.
 std::vector<double> input_bytes(const CostModel& costs) {
-  std::vector<double> bytes;
-  if (costs.links) {
-    // No message comes to stage 0. The costs of links begin with the boundary behind it.
-    bytes.push_back(0);
-    bytes.insert(bytes.end(), costs.links->bytes.begin(), costs.links->bytes.end());
-  } else {
-    for (const StageMemory& stage : costs.memory) bytes.push_back(stage.boundary);
-  }
+  if (!costs.links) return mapped(costs.memory, &StageMemory::boundary);
+  // No message comes to stage 0. The costs of links begin with the boundary behind it.
+  std::vector<double> bytes = {0};
+  bytes.insert(bytes.end(), costs.links->bytes.begin(), costs.links->bytes.end());
   return bytes;
 }
 
 /// Bytes of each stage's gradients, then of the tied matrix's; empty if unknown.
 std::vector<double> gradient_bytes(const CostModel& costs) {
   if (costs.all_reduce && !costs.all_reduce->bytes.empty()) return costs.all_reduce->bytes;
-  std::vector<double> bytes;
-  for (const StageMemory& stage : costs.memory) bytes.push_back(stage.gradients);
-  return bytes;
+  return mapped(costs.memory, &StageMemory::gradients);
 }
 
 void add_messages(const Schedule& schedule, const Explanation& explanation, const CostModel& costs, Totals& totals) {

@@ -4,13 +4,14 @@
 
 #include "render/text.h"
 
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <algorithm>
 #include <cmath>
 #include <map>
 #include <optional>
 #include <set>
 
+#include "core/mapped.h"
 #include "render/colors.h"
 #include "render/panel.h"
 
@@ -225,11 +226,9 @@ Grid grid_of(const Schedule& schedule, const Timeline& timeline, double unit) {
 std::string list_micro_batches(const std::vector<MicroBatchId>& ids) {
   constexpr std::size_t kMax = 6;
   if (ids.empty()) return "no micro-batch";
-  std::string text = ids.size() == 1 ? "micro-batch " : "micro-batches ";
-  for (std::size_t i = 0; i < std::min(ids.size(), kMax); ++i)
-    text += fmt::format("{}{}", i == 0 ? "" : ", ", ids[i].value());
-  if (ids.size() > kMax) text += fmt::format(", ... ({} in all)", ids.size());
-  return text;
+  const auto numbers = numbers_of_ids(std::span(ids).first(std::min(ids.size(), kMax)));
+  return fmt::format("micro-batch{} {}{}", ids.size() == 1 ? "" : "es", fmt::join(numbers, ", "),
+                     ids.size() > kMax ? fmt::format(", ... ({} in all)", ids.size()) : "");
 }
 
 /// Black on the op's color; underlined for replicas hatched elsewhere.

@@ -3,21 +3,20 @@
 
 #include "render/timeline_json.h"
 
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <span>
 #include <vector>
 
 #include "core/json.h"
+#include "core/mapped.h"
 
 namespace chimera {
 namespace {
 
 template <class Values, class ToText>
 std::string list(const Values& values, const ToText& to_text) {
-  std::string out = "[";
-  for (const auto& value : values) out += (out.size() == 1 ? "" : ", ") + to_text(value);
-  return out + "]";
+  return fmt::format("[{}]", fmt::join(mapped(values, to_text), ", "));
 }
 
 std::string op_json(const Op& op, const TimedOp& time, bool sliced) {

@@ -4,6 +4,7 @@
 
 #include "schedule/schedule_json.h"
 
+#include <fmt/ranges.h>
 #include <algorithm>
 #include <iterator>
 #include <limits>
@@ -23,10 +24,8 @@ using Out = std::back_insert_iterator<std::string>;
 void write_replicas(Out out, const Placement& placement) {
   fmt::format_to(out, "\"replicas\": [");
   for (std::size_t r = 0; r < placement.num_replicas(); ++r) {
-    fmt::format_to(out, "{}{{\"id\": {}, \"workers\": [", r == 0 ? "" : ", ", r);
-    const auto& row = placement.worker_of[r];
-    for (std::size_t s = 0; s < row.size(); ++s) fmt::format_to(out, "{}{}", s == 0 ? "" : ", ", row[s].value());
-    fmt::format_to(out, "]}}");
+    fmt::format_to(out, "{}{{\"id\": {}, \"workers\": [{}]}}", r == 0 ? "" : ", ", r,
+                   fmt::join(numbers_of_ids(placement.worker_of[r]), ", "));
   }
   fmt::format_to(out, "]");
 }
