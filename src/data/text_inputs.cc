@@ -123,15 +123,13 @@ bool InputReader::next(InputBlock& block) {
     const bool ends_file = at_end_ && end == ahead_.size();
     block.jsonl = jsonl;
     block.begin = place_;
-    block.begins_document = jsonl || !place_.in_document;
-    block.ends_document = jsonl || ends_file;
     block.bytes.assign(ahead_, 0, end);
     block.size = end;
     ahead_.erase(0, end);
     if (jsonl) place_.line += std::count(block.bytes.begin(), block.bytes.end(), '\n');
     block.bytes.append(kPadding, '\0');
     place_.offset += static_cast<std::int64_t>(end);
-    place_.in_document = !block.ends_document;
+    place_.in_document = !jsonl && !ends_file;
     if (ends_file) {
       // Offset, line and document begin anew.
       place_ = {.file = place_.file + 1};

@@ -29,11 +29,12 @@ struct InputBlock {
   std::string bytes;     ///< `size` bytes of the file, then 64 zeros, because a JSON parser may read beyond the end
   std::size_t size = 0;  ///< without the zeros
   bool jsonl = false;    ///< whether the file is JSONL
-  bool begins_document = true;  ///< text: whether the block is the first of its file; JSONL: always true
-  bool ends_document = true;    ///< text: whether the block is the last of its file; JSONL: always true
-  InputPosition begin;          ///< position of the first byte
-  InputPosition end;            ///< position after the block; a reader that starts here returns the next block
+  InputPosition begin;   ///< position of the first byte
+  InputPosition end;     ///< position after the block; a reader that starts here returns the next block
   [[nodiscard]] std::string_view text() const { return std::string_view(bytes).substr(0, size); }
+  /// Return whether the block is the first, or the last, of a text file. Always true for JSONL.
+  [[nodiscard]] bool begins_document() const { return !begin.in_document; }
+  [[nodiscard]] bool ends_document() const { return !end.in_document; }
 };
 
 /// Reads the files in order, block by block, in one thread. Throws ConfigError if a file cannot be read, or if its

@@ -194,8 +194,8 @@ class BlockEncoder {
     }
     // The last argument says that the text continues one that began before: some tokenizers put a blank before the
     // first word.
-    encoder_->encode(text, ids_, !block.begins_document);
-    put(block.begins_document, block.ends_document, name(block));
+    encoder_->encode(text, ids_, !block.begins_document());
+    put(block.begins_document(), block.ends_document(), name(block));
   }
 
   void encode_lines(InputBlock& block) {
