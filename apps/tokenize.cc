@@ -36,10 +36,9 @@ std::string progress(const TokenizeProgress& report) {
   // What an earlier, interrupted run has done counts as done, but not for the speed.
   const double left = static_cast<double>(report.total_bytes - report.resumed) - done;
   std::string line = fmt::format("{:.1f} MB", (done + static_cast<double>(report.resumed)) / kMega);
-  if (report.total_bytes > 0) {
+  if (report.total_bytes > 0)
     line += fmt::format(" of {:.1f} | {:.0f} s left", static_cast<double>(report.total_bytes) / kMega,
                         left / std::max(rate(done, report), 1.0));
-  }
   return line + fmt::format(" | {:.1f} MB/s | {:.0f} documents/s", rate(done, report) / kMega,
                             rate(static_cast<double>(report.documents), report));
 }

@@ -52,10 +52,9 @@ std::string train_tokenizer(const TrainTokenizerOptions& options) {
   if (words.counts().empty()) reject("the files have no text to learn from");
   const TrainedBpe trained = train_bpe(words, options.training);
   // Not an error: a small text has few pairs, and its tokenizer works all the same.
-  if (static_cast<std::int64_t>(trained.tokens.size()) < options.training.vocabulary) {
+  if (static_cast<std::int64_t>(trained.tokens.size()) < options.training.vocabulary)
     std::cerr << fmt::format("chimera: the text has no more pairs to merge: {} tokens instead of {}\n",
                              trained.tokens.size(), options.training.vocabulary);
-  }
   return to_tokenizer_json(trained);
 }
 

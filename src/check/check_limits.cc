@@ -92,10 +92,9 @@ std::vector<Violation> check_limits(const Schedule& schedule, const Limits& limi
     }
     if (!limits.memory) continue;
     // From here on, `held.weights` has bytes: of weights and activations together.
-    for (std::size_t i = 0; i < held.weights.size(); ++i) {
+    for (std::size_t i = 0; i < held.weights.size(); ++i)
       held.weights[i] =
           held.weights[i] * limits.memory->weight_bytes + held.activations[i] * limits.memory->activation_bytes;
-    }
     const auto excess = first_excess(w, held.weights, limits.memory->bytes);
     if (excess) report(ViolationKind::OverMemory, *excess, "bytes held", limits.memory->bytes);
   }

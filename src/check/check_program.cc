@@ -51,17 +51,15 @@ struct Progress {
   }
 
   bool in_range(std::size_t worker, const Instruction& instruction) {
-    if (instruction.kind == InstructionKind::ReduceScalars || instruction.kind == InstructionKind::OptimizerStep) {
+    if (instruction.kind == InstructionKind::ReduceScalars || instruction.kind == InstructionKind::OptimizerStep)
       return true;
-    }
     const auto require = [&](const char* what, std::int64_t value, std::int64_t count) {
       if (value >= 0 && value < count) return true;
       report(ViolationKind::OutOfRange, worker, "{} {} is not in 0 to {}", what, value, count - 1);
       return false;
     };
-    if (is_all_reduce(instruction.kind)) {
+    if (is_all_reduce(instruction.kind))
       return require("stage", instruction.group.value(), program.stages + (program.tied ? 1 : 0));
-    }
     const Op& op = instruction.op;
     if (!require("stage", op.stage.value(), program.stages)) return false;
     if (!require("micro-batch", op.micro_batch.value(), program.micro_batches)) return false;
@@ -106,9 +104,8 @@ class Transfers {
 
   void post_receive(std::size_t worker, const Instruction& instruction) {
     Tensor& received = tensors_.at(instruction.op);
-    if (received.receiver != kNoWorker) {
+    if (received.receiver != kNoWorker)
       return run_.report(ViolationKind::BadDataFlow, worker, "worker {} has posted its receive", received.receiver);
-    }
     received.receiver = static_cast<std::int32_t>(worker);
     received.received_from = static_cast<std::int32_t>(instruction.peer.value());
     meet(worker, instruction, false, received);
@@ -233,21 +230,18 @@ class Reductions {
 
   void report_end(std::size_t worker, SummedStages summed, bool has_updates) {
     if (!collectives_.joins(worker)) return;
-    if (!collectives_.has_arrived(worker)) {
+    if (!collectives_.has_arrived(worker))
       run_.findings.add_text(ViolationKind::BadDataFlow, "worker {} never sums norms and losses", worker);
-    }
     // A synchronous program has one OptimizerStep on each worker, a program with updates has none.
-    if (run_.trains && (num_steps_[worker] == 0) != has_updates) {
+    if (run_.trains && (num_steps_[worker] == 0) != has_updates)
       run_.findings.add_text(ViolationKind::BadDataFlow, "worker {} {}", worker,
                              has_updates ? "updates its weights twice" : "never updates its weights");
-    }
     // With updates between ops, each update has its own all-reduce, which update_weights() checks.
     if (!run_.trains || has_updates) return;
-    for (const ParameterGroupId group : collectives_.unfinished(worker, summed == SummedStages::All)) {
+    for (const ParameterGroupId group : collectives_.unfinished(worker, summed == SummedStages::All))
       run_.findings.add_text(ViolationKind::BadDataFlow,
                              "worker {} does not start, or does not wait for, the all-reduce of stage {}", worker,
                              group.value());
-    }
   }
 
  private:
@@ -281,13 +275,11 @@ class Computation {
     if (op.kind != OpKind::Forward) run_.trains = true;
     if (!gives_weight_gradient(op.kind)) return;
     versions_.add_gradient(op);
-    if (collectives_.find(worker, parameters_of(op.stage))->has_started) {
+    if (collectives_.find(worker, parameters_of(op.stage))->has_started)
       run_.bad(worker, "the all-reduce of its stage has started");
-    }
     if (run_.program.tied && uses_tied_matrix(op.stage, run_.program.stages) &&
-        collectives_.find(worker, tied_matrix(run_.program.stages))->has_started) {
+        collectives_.find(worker, tied_matrix(run_.program.stages))->has_started)
       run_.bad(worker, "the all-reduce of the tied matrix has started");
-    }
   }
 
   // Checks at the first op of a pair that the second one has its inputs too: both start together.
@@ -336,9 +328,8 @@ class Computation {
     run_.trains = true;
     if (!run_.is_placed(worker, op)) return;
     check_step(worker, op);
-    if (op.weight_version != versions_.newest(op) + 1) {
+    if (op.weight_version != versions_.newest(op) + 1)
       run_.report(ViolationKind::UpdateOrder, worker, "the stage has had {} updates", versions_.newest(op));
-    }
     if (versions_.gradients(op) == 0) run_.bad(worker, "the stage has no new gradients since its last update");
     versions_.update(op);
     const ParameterGroupId group = parameters_of(op.stage);
@@ -404,20 +395,17 @@ class Computation {
     if (op.kind == OpKind::Forward) {
       if (stage > 0 && !is_on(OpKind::Forward, stage - 1, op.slice))
         run_.bad(worker, "its input is not on this worker");
-      if (op.slice > 0 && !is_on(OpKind::Forward, stage, op.slice - 1)) {
+      if (op.slice > 0 && !is_on(OpKind::Forward, stage, op.slice - 1))
         run_.bad(worker, "the forward of the slice before has not run on this worker");
-      }
     } else if (op.kind == OpKind::BackwardWeight) {
       if (!is_on(OpKind::BackwardInput, stage, op.slice))
         run_.bad(worker, "its input gradient has not run on this worker");
     } else {
       if (!is_on(OpKind::Forward, stage, op.slice)) run_.bad(worker, "its forward has not run on this worker");
-      if (stage + 1 < run_.program.stages && !has_gradient(stage + 1, op.slice)) {
+      if (stage + 1 < run_.program.stages && !has_gradient(stage + 1, op.slice))
         run_.bad(worker, "the gradient of its output is not on this worker");
-      }
-      if (op.slice + 1 < run_.program.slices && !has_gradient(stage, op.slice + 1)) {
+      if (op.slice + 1 < run_.program.slices && !has_gradient(stage, op.slice + 1))
         run_.bad(worker, "the backward of the next slice has not run on this worker");
-      }
     }
   }
 
@@ -502,10 +490,9 @@ std::vector<Violation> check(const Program& program, ChannelDiscipline disciplin
   Findings findings;
   check_placement(program.placement, program.stages, program.micro_batches, program.slices, program.workers.size(),
                   findings);
-  if (program.steps < 1 || program.micro_batches % program.steps != 0) {
+  if (program.steps < 1 || program.micro_batches % program.steps != 0)
     findings.add_text(ViolationKind::OutOfRange, "{} micro-batches do not form {} steps", program.micro_batches,
                       program.steps);
-  }
   // The run indexes its tables by worker, replica, stage and micro-batch without further checks.
   if (!findings.empty()) return findings.take();
   return ProgramRun(program, discipline, summed).run();

@@ -25,12 +25,10 @@ std::optional<std::string> pair_error(const Schedule& schedule, const std::vecto
   if (ops[position].kind != OpKind::Forward) return "paired; a pair begins with a forward";
   if (position + 1 == ops.size()) return "paired, but no op follows it on its worker";
   const Op& second = ops[position + 1];
-  if (!gives_input_gradient(second.kind)) {
+  if (!gives_input_gradient(second.kind))
     return fmt::format("paired with {}; the second op of a pair is B or I", to_text(second));
-  }
-  if (second.micro_batch == ops[position].micro_batch) {
+  if (second.micro_batch == ops[position].micro_batch)
     return fmt::format("paired with {}, which needs it: it is of the same micro-batch", to_text(second));
-  }
   return std::nullopt;
 }
 
@@ -63,10 +61,9 @@ constexpr std::size_t kMaxReplicas = std::numeric_limits<std::int16_t>::max();  
 void check_row(std::size_t r, const std::vector<WorkerId>& row, std::int64_t stages, std::size_t num_workers,
                Findings& findings) {
   const auto workers = static_cast<std::int64_t>(num_workers);
-  if (static_cast<std::int64_t>(row.size()) != stages) {
+  if (static_cast<std::int64_t>(row.size()) != stages)
     findings.add_text(ViolationKind::BadPlacement, "replica {} places {} stages; the schedule has {}", r, row.size(),
                       stages);
-  }
   for (std::size_t s = 0; s < row.size(); ++s) {
     if (row[s].value() >= 0 && row[s].value() < workers) continue;
     findings.add_text(ViolationKind::BadPlacement, "replica {} places stage {} on worker {}; workers are 0 to {}", r, s,
@@ -110,19 +107,17 @@ class VersionCheck {
     const Op& op = schedule_.workers[place.worker][place.position];
     Copy& held = copies_[op.replica.index() * static_cast<std::size_t>(schedule_.stages) + op.stage.index()];
     const std::int32_t version = op.weight_version;
-    if (version < 0 || version > held.made) {
+    if (version < 0 || version > held.made)
       findings_.add_at(schedule_, ViolationKind::MissingVersion, place,
                        "uses weight version {} of its stage, which has had {} updates", version, held.made);
-    }
     std::int32_t& forward =
         forward_version_[op.stage.index() * static_cast<std::size_t>(schedule_.micro_batches) + op.micro_batch.index()];
     if (op.kind == OpKind::Forward) {
       forward = version;
-      if (version != version_for(op, held)) {
+      if (version != version_for(op, held))
         findings_.add_at(schedule_, ViolationKind::WrongVersion, place,
                          "uses weight version {}, not {} as the schedule's updates say", version,
                          version_for(op, held));
-      }
     } else if (forward != version) {
       findings_.add_at(schedule_, ViolationKind::MixedVersions, place, "uses weight version {}, its forward used {}",
                        version, forward);
@@ -138,11 +133,10 @@ class VersionCheck {
   void accumulate(const Op& op, Place place, Copy& held) {
     const std::int64_t group = group_of_[op.micro_batch.index()];
     // The gradients of group t make version t + 1, so exactly t updates must have been made.
-    if (group != held.made) {
+    if (group != held.made)
       findings_.add_at(schedule_, ViolationKind::UpdateOrder, place,
                        "belongs to update {} of its stage, but update {} is still to be made", group + 1,
                        held.made + 1);
-    }
     if (++held.in_group < updates_.micro_batches) return;
     held.in_group = 0;
     ++held.made;
@@ -223,19 +217,16 @@ class ScheduleCheck {
 
   std::vector<Violation> run() {
     if (!check_placement(schedule_.placement, schedule_.stages, schedule_.micro_batches, schedule_.slices,
-                         schedule_.workers.size(), findings_)) {
+                         schedule_.workers.size(), findings_))
       return findings_.take();
-    }
     // The counts are right, but rows of the placement may be wrong.
     placed_ = findings_.empty();
-    if (schedule_.groups < 1 || std::ssize(schedule_.workers) % schedule_.groups != 0) {
+    if (schedule_.groups < 1 || std::ssize(schedule_.workers) % schedule_.groups != 0)
       findings_.add_text(ViolationKind::BadPlacement, "{} groups do not divide {} workers", schedule_.groups,
                          schedule_.workers.size());
-    }
-    if (schedule_.slices > 1 && schedule_.updates) {
+    if (schedule_.slices > 1 && schedule_.updates)
       findings_.add_text(ViolationKind::OutOfRange, "{} slices in an asynchronous schedule, which has none",
                          schedule_.slices);
-    }
     check_ops();
     check_complete();
     if (all_in_range_) check_acyclic(schedule_, Pairs::InOrder, findings_);
@@ -257,24 +248,21 @@ class ScheduleCheck {
     if (!in_range(op, place)) return;
     std::int64_t& replica = replica_of_[op.micro_batch.index()];
     if (replica < 0) replica = op.replica.value();
-    if (replica != op.replica.value()) {
+    if (replica != op.replica.value())
       findings_.add_at(schedule_, ViolationKind::MixedReplicas, place,
                        "replica {}, but micro-batch {} belongs to replica {}", op.replica.value(),
                        op.micro_batch.value(), replica);
-    }
     // A wrong placement is reported already, and may lack this stage.
-    if (placed_ && schedule_.placement.worker(op.replica, op.stage).index() != place.worker) {
+    if (placed_ && schedule_.placement.worker(op.replica, op.stage).index() != place.worker)
       findings_.add_at(schedule_, ViolationKind::WrongWorker, place, "stage {} of replica {} is on worker {}",
                        op.stage.value(), op.replica.value(), schedule_.placement.worker(op.replica, op.stage).value());
-    }
     KindSet& seen = seen_[slot(op)];
     if ((seen & bit(op.kind)) != 0)
       findings_.add_at(schedule_, ViolationKind::DoubledOp, place, "the schedule has this op already");
     seen = static_cast<KindSet>(seen | bit(op.kind));
-    if (op.weight_version != 0 && !schedule_.updates) {
+    if (op.weight_version != 0 && !schedule_.updates)
       findings_.add_at(schedule_, ViolationKind::MissingVersion, place,
                        "weight version {}; a synchronous schedule has version 0 only", op.weight_version);
-    }
   }
 
   bool in_range(const Op& op, Place place) {
@@ -343,20 +331,16 @@ class ScheduleCheck {
 bool check_placement(const Placement& placement, std::int64_t stages, std::int64_t micro_batches, std::int64_t slices,
                      std::size_t num_workers, Findings& findings) {
   const bool has_slices = slices >= 1 && slices <= kMaxSlices;
-  if (!has_slices) {
-    findings.add_text(ViolationKind::OutOfRange, "{} slices are not 1 to {}", slices, kMaxSlices);
-  }
+  if (!has_slices) findings.add_text(ViolationKind::OutOfRange, "{} slices are not 1 to {}", slices, kMaxSlices);
   const bool has_counts = has_slices && stages >= 1 && micro_batches >= 1 && micro_batches <= kMaxOps / slices / stages;
-  if (has_slices && !has_counts) {
+  if (has_slices && !has_counts)
     findings.add_text(ViolationKind::OutOfRange,
                       "{} stages and {} micro-batches{}; both are positive, their product at most {}", stages,
                       micro_batches, slices == 1 ? "" : fmt::format(" of {} slices", slices), kMaxOps);
-  }
   const std::size_t replicas = placement.num_replicas();
   if (replicas == 0) findings.add_text(ViolationKind::BadPlacement, "the schedule has no replica");
-  if (replicas > kMaxReplicas) {
+  if (replicas > kMaxReplicas)
     findings.add_text(ViolationKind::BadPlacement, "{} replicas; ops can name {} at most", replicas, kMaxReplicas);
-  }
   for (std::size_t r = 0; r < replicas; ++r) check_row(r, placement.worker_of[r], stages, num_workers, findings);
   return has_counts;
 }

@@ -77,9 +77,8 @@ std::vector<ParameterGroupId> Collectives::unfinished(std::size_t worker, bool e
 void Collectives::check_order(Findings& findings) const {
   Graph later(groups_.size());
   for (const auto& groups : order_) {
-    for (std::size_t i = 1; i < groups.size(); ++i) {
+    for (std::size_t i = 1; i < groups.size(); ++i)
       later[groups[i - 1].index()].push_back(static_cast<std::uint32_t>(groups[i].index()));
-    }
   }
   const auto cycle = shortest_cycle(later);
   if (cycle.empty()) return;

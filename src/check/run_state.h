@@ -105,14 +105,12 @@ class LiveVersions {
   void report_unfinished(Findings& findings) const {
     for (std::size_t i = 0; i < copies_.size(); ++i) {
       const Copy& copy = copies_[i];
-      if (copy.gradients > 0) {
+      if (copy.gradients > 0)
         findings.add_text(ViolationKind::BadDataFlow, "{} gradients of stage {} of replica {} enter no update",
                           copy.gradients, i % stages_, i / stages_);
-      }
-      if (std::ranges::count(copy.held, copy.newest) == 0) {
+      if (std::ranges::count(copy.held, copy.newest) == 0)
         findings.add_text(ViolationKind::MissingVersion, "the newest weights of stage {} of replica {} are dropped",
                           i % stages_, i / stages_);
-      }
     }
   }
   /// Returns whether the program has updated any copy, or dropped a version of any.
@@ -270,9 +268,8 @@ class OffloadedActivations {
   [[nodiscard]] bool exceeds_limit(std::size_t worker) const { return on_device_[worker] > most_; }
   /// Called at the end of the program. Adds violations for activations that are still in host memory.
   void report_unfinished(Findings& findings) const {
-    for (const auto& [tensor, worker] : in_host_) {
+    for (const auto& [tensor, worker] : in_host_)
       findings.add_text(ViolationKind::BadDataFlow, "worker {} never loads activations that it has offloaded", worker);
-    }
   }
 
  private:

@@ -160,9 +160,7 @@ void finish_output(std::chrono::milliseconds timeout) {
   output().drain(timeout);
   const auto passed = std::chrono::steady_clock::now() - begin;
   messages().drain(timeout - std::chrono::duration_cast<std::chrono::milliseconds>(passed));
-  if (output().error() != 0) {
-    throw Error("standard output cannot be written: " + system_message(output().error()));
-  }
+  if (output().error() != 0) throw Error("standard output cannot be written: " + system_message(output().error()));
 }
 
 void exit_now(int exit_code, std::chrono::milliseconds timeout) {

@@ -56,9 +56,8 @@ constexpr std::string_view kBinary[] = {"\xFD\x37zXZ",
 
 [[noreturn]] void refuse(const std::string& path, std::string_view name, std::string remedy) {
   constexpr std::string_view kFile = "FILE";
-  for (auto at = remedy.find(kFile); at != remedy.npos && path != "-"; at = remedy.find(kFile, at + path.size())) {
+  for (auto at = remedy.find(kFile); at != remedy.npos && path != "-"; at = remedy.find(kFile, at + path.size()))
     remedy.replace(at, kFile.size(), path);
-  }
   throw ConfigError((path == "-" ? "standard input" : path) + ": " + std::string(name) + "; " + remedy);
 }
 
@@ -99,10 +98,9 @@ void require_utf8(const std::string& path, std::string_view head) {
   };
   const auto controls = std::ranges::count_if(head, is_control);
   if (is_more_than(std::ranges::count(head, '\0'), kBytesOfText) ||
-      (controls >= kFewControls && is_more_than(controls, kBytesBetweenControls))) {
+      (controls >= kFewControls && is_more_than(controls, kBytesBetweenControls)))
     refuse(path, "is not text: it has many zero bytes or control characters, as UTF-16 and binary files have",
            "give UTF-8 text (iconv -f UTF-16LE -t UTF-8 FILE writes it), or tokens");
-  }
 }
 
 /// Returns whether the first line of JSON is an object, or too long to tell.
@@ -121,31 +119,27 @@ void require_no_foreign_content(const std::string& path, std::string_view head) 
   for (const Kind& kind : kKinds) {
     if (head.starts_with(kind.bytes)) refuse(path, kind.name, kind.remedy);
   }
-  if (std::ranges::any_of(kBinary, [&](std::string_view bytes) { return head.starts_with(bytes); })) {
+  if (std::ranges::any_of(kBinary, [&](std::string_view bytes) { return head.starts_with(bytes); }))
     refuse(path, "is an archive, a table or another binary file", "unpack it, or write its text or tokens to a file");
-  }
 }
 
 void require_downloaded_content(const std::string& path, std::string_view head) {
   require_no_foreign_content(path, head);
-  if (is_web_page(head)) {
+  if (is_web_page(head))
     refuse(path, "is a web page, not the file itself",
            "download it from its address with 'resolve' in place of 'blob'");
-  }
 }
 
 void require_text_content(const std::string& path, std::string_view head, const std::string& lines_remedy) {
   require_no_foreign_content(path, head);
-  if (head.substr(std::min<std::size_t>(head.size(), 4)).starts_with(kSafetensorsLength)) {
+  if (head.substr(std::min<std::size_t>(head.size(), 4)).starts_with(kSafetensorsLength))
     refuse(path, "is a safetensors file", "give the folder of its model, or text or tokens");
-  }
   head = head.substr(0, kContentHead);
   require_utf8(path, head);
   const std::string_view begin = begin_of_text(head);
   if (lines_remedy.empty() || path.ends_with(".txt")) return;
-  if (is_web_page(begin) || begins_with_any(begin, {"<?xml", "<svg", "<mediawiki"})) {
+  if (is_web_page(begin) || begins_with_any(begin, {"<?xml", "<svg", "<mediawiki"}))
     refuse(path, "is a web page or XML, not text", "write its text to a file; a name with .txt keeps the markup");
-  }
   if (!is_json(begin)) return;
   if (has_object_in_line(begin)) refuse(path, "is JSON with an object per line, not text", lines_remedy);
   refuse(path, "is JSON, not text",

@@ -69,32 +69,27 @@ Fault parse_fault(std::string_view text) {
   const std::string_view action = text.substr(0, at);
   const auto star = action.find('*');
   Fault fault{.action = std::string(action.substr(0, star)), .point = {}};
-  if (at == text.npos || !kActions.contains(fault.action)) {
+  if (at == text.npos || !kActions.contains(fault.action))
     reject(
         "CHIMERA_FAULT: expected ACTION@POINT[:RANK[:COUNT[:START]]] with ACTION kill, kill-launcher, terminate, "
         "terminate-launcher, throw, segfault, stop, hang, slow, nan, flip or delay");
-  }
   const std::vector<std::string_view> fields = split_at(':', text.substr(at + 1));
   fault.point = fields[0];
-  if (std::ranges::count(kPoints, fault.point) == 0) {
+  if (std::ranges::count(kPoints, fault.point) == 0)
     reject("CHIMERA_FAULT: {}", unknown_name("point", fault.point, kPoints));
-  }
   const auto is_at = [&](const std::vector<std::string>& points) {
     return std::ranges::count(points, fault.point) > 0;
   };
-  if (fault.action == "nan" && !is_at({"forward", "backward", "all-reduce"})) {
+  if (fault.action == "nan" && !is_at({"forward", "backward", "all-reduce"}))
     reject("CHIMERA_FAULT: nan needs a tensor, at forward, backward or all-reduce, not at {}", fault.point);
-  }
-  if (fault.action == "flip" && !is_at({"step", "updated", "moments", "message"})) {
+  if (fault.action == "flip" && !is_at({"step", "updated", "moments", "message"}))
     reject("CHIMERA_FAULT: flip needs bits, at step, updated, moments or message, not at {}", fault.point);
-  }
   if (star != action.npos || fault.is_delay() || fault.point == "link") {
     const auto factor = parse_number<double>(star == action.npos ? "" : action.substr(star + 1));
     const bool is_slow = fault.action == "slow" && fault.point == "step" && factor && *factor >= 1;
-    if (!is_slow && !(fault.is_delay() && fault.point == "link" && factor && *factor > 0)) {
+    if (!is_slow && !(fault.is_delay() && fault.point == "link" && factor && *factor > 0))
       reject("CHIMERA_FAULT: a number is for slow*FACTOR@step, at least 1, and delay*SECONDS@link:RANK-RANK, not {}",
              text);
-    }
     fault.factor = *factor;
   }
   if (fault.is_delay()) {

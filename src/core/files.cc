@@ -24,9 +24,8 @@ std::string read_all(std::istream& in, const std::string& name, std::size_t most
   while (in.read(block.data(), block.size()) || in.gcount() > 0) {
     text.append(block.data(), static_cast<std::size_t>(in.gcount()));
     // While reading, not from the file's size: a pipe has none.
-    if (text.size() > most) {
+    if (text.size() > most)
       throw ConfigError(name + ": is longer than " + std::to_string(most) + " bytes; give a file of at most as many");
-    }
   }
   if (in.bad()) throw ConfigError(name + ": cannot be read completely");
   return text;
@@ -101,9 +100,7 @@ bool is_folder(const std::filesystem::path& path) {
 std::string read_whole(const std::string& path, std::size_t most) {
   if (path == "-") return read_all(std::cin, "standard input", most);
   // A folder could be opened, too, and would fail only when it is read.
-  if (is_folder(path)) {
-    throw ConfigError(path + ": is a directory; give a file, or - for standard input");
-  }
+  if (is_folder(path)) throw ConfigError(path + ": is a directory; give a file, or - for standard input");
   std::ifstream file(path, std::ios::binary);
   if (!file) throw ConfigError(path + ": cannot be read (" + std::generic_category().message(errno) + ")");
   return read_all(file, path, most);
@@ -202,10 +199,9 @@ TemporaryFolder::TemporaryFolder() {
   std::error_code error;
   std::string pattern = (std::filesystem::temp_directory_path(error) / "chimera-XXXXXX").string();
   if (!error && ::mkdtemp(pattern.data()) == nullptr) error = {errno, std::generic_category()};
-  if (error) {
+  if (error)
     throw ConfigError("a folder for temporary files cannot be made (" + error.message() +
                       "); set TMPDIR to a folder that can be written");
-  }
   folder_ = pattern;
 }
 

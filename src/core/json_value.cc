@@ -162,9 +162,8 @@ std::vector<JsonValue> JsonValue::list() const {
 
 std::vector<JsonValue> JsonValue::list(std::int64_t entries, const char* of_what) const {
   auto values = list();
-  if (static_cast<std::int64_t>(values.size()) != entries) {
+  if (static_cast<std::int64_t>(values.size()) != entries)
     fail(fmt::format("{} entries; expected {}, one for each {}", values.size(), entries, of_what));
-  }
   return values;
 }
 
@@ -181,12 +180,10 @@ std::int64_t JsonValue::count(const char* name, std::int64_t least) const {
   constexpr double kLargest = 1e9;
   const JsonValue entry = field(name);
   const double value = entry.number();
-  if (value != std::floor(value) || value > kLargest) {
+  if (value != std::floor(value) || value > kLargest)
     entry.fail(fmt::format("expected a whole number of at most {}, found {}", kLargest, value));
-  }
-  if (value < static_cast<double>(least)) {
+  if (value < static_cast<double>(least))
     entry.fail(fmt::format("expected a whole number of at least {}, found {}", least, value));
-  }
   return static_cast<std::int64_t>(value);
 }
 

@@ -46,9 +46,8 @@ std::int64_t parse_count(const std::string& flag, const std::string& text) {
 
 double parse_amount(const std::string& flag, const std::string& text, double least) {
   const auto number = parse_number<double>(text);
-  if (!number || !std::isfinite(*number) || *number < least) {
+  if (!number || !std::isfinite(*number) || *number < least)
     reject("{}: '{}' is not a number of at least {}", flag, text, least);
-  }
   if (*number > kMaxNumber) reject("{}: {} is too large; give at most {:g}", flag, text, kMaxNumber);
   return *number;
 }
@@ -101,9 +100,7 @@ std::vector<std::int64_t> parse_count_list(const std::string& flag, const std::s
 std::vector<double> parse_number_list(const std::string& flag, const std::string& text, double least) {
   auto numbers = mapped<double>(split_at_commas(text),
                                 [&](std::string_view part) { return parse_amount(flag, std::string(part), least); });
-  if (numbers.size() > kMaxListed) {
-    reject("{}: lists more than {} numbers; list fewer", flag, kMaxListed);
-  }
+  if (numbers.size() > kMaxListed) reject("{}: lists more than {} numbers; list fewer", flag, kMaxListed);
   return numbers;
 }
 

@@ -55,9 +55,8 @@ void record(const std::shared_ptr<const TokenStream>& stream, OpenedFiles& opene
 /// shards if it has any.
 FoundTokens open_source(const std::string& path, bool whole, const TokenOptions& options, OpenedFiles& opened) {
   FoundTokens found = open_tokens(path, options);
-  if (!found.training && !whole) {
+  if (!found.training && !whole)
     reject("the folder {} has only shards for validation; expected training shards too", path);
-  }
   if (whole && found.validation) found.training = found.validation;
   record(found.training, opened);
   if (!opened.description.empty()) opened.description += "; ";
@@ -79,9 +78,8 @@ Corpus open_corpus(const CorpusOptions& options) {
   for (const auto& [weight, path] : entries) {
     const FoundTokens found = open_source(path, /*whole=*/false, options.tokens, opened);
     const auto& stream = found.training;
-    if (found.validation && share) {
+    if (found.validation && share)
       reject("--validation {:g}: {} has shards for validation; leave out the share", *share, path);
-    }
     // The share that is cut off at the end of this source: none if validation has files of its own.
     const double last = has_files || found.validation ? 0 : share.value_or(kValidationShare);
     const auto count = static_cast<std::int64_t>(static_cast<double>(stream->size()) * last);
@@ -109,9 +107,8 @@ Corpus open_corpus(const CorpusOptions& options) {
 
 WholeSource open_whole_source(const std::string& path, const TokenOptions& options) {
   // A path that is no mixture is parsed as itself with weight 1.
-  if (parse_mixture(path) != std::vector<MixtureEntry>{{1, path}}) {
+  if (parse_mixture(path) != std::vector<MixtureEntry>{{1, path}})
     reject("--data {}: is a mixture; give one file or folder", path);
-  }
   OpenedFiles opened;
   const FoundTokens found = open_source(path, /*whole=*/true, options, opened);
   return {.tokens = whole(found.training, path), .opened = std::move(opened)};

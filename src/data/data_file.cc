@@ -72,12 +72,11 @@ void DataFile::read(std::int64_t offset, std::span<std::byte> bytes) const {
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) throw Error(fmt::format("cannot read {} at byte {}: {}", path_, offset, system_message(errno)));
     // pread() at or behind the end. With a mapping, this would have been SIGBUS.
-    if (got == 0) {
+    if (got == 0)
       throw Error(
           fmt::format("{} has shrunk: it had {} bytes when the run started and ends at byte {} now; do not change data "
                       "while a run reads them",
                       path_, size_, size_now()));
-    }
     bytes = bytes.subspan(static_cast<std::size_t>(got));
     offset += got;
   }

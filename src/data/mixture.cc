@@ -22,9 +22,8 @@ MixtureEntry weighted(std::string_view word) {
   const std::size_t colon = word.find(':');
   const std::string_view number = word.substr(0, colon);
   const auto weight = parse_number<double>(number);
-  if (!weight || !std::isfinite(*weight) || *weight <= 0) {
+  if (!weight || !std::isfinite(*weight) || *weight <= 0)
     reject("{} is not a weight of a mixture; expected a number above 0, as in 0.7:a 0.3:b", number);
-  }
   return {*weight, std::string(word.substr(colon + 1))};
 }
 
@@ -68,10 +67,9 @@ Mixture::Mixture(const std::vector<MixtureEntry>& entries, std::uint64_t seed) :
   for (std::size_t i = 0; left > 0; ++i, --left) ++shares[order[i % order.size()]];
   std::int64_t end = 0;
   for (std::size_t i = 0; i < shares.size(); ++i) {
-    if (shares[i] == 0) {
+    if (shares[i] == 0)
       reject("a mixture: {} weighs {:g} of {:g}; the smallest share is one sample in {}", entries[i].path,
              entries[i].weight, sum, kMixtureBlock);
-    }
     // In a block of 10,000 slots, `0.7:a 0.3:b` gives a the slots 0 to 6999 and b the others.
     ends_.push_back(end += shares[i]);
   }

@@ -52,12 +52,11 @@ constexpr std::array<std::pair<std::int32_t, const char*>, 4> kOtherLlmcFiles = 
     {{20240522, "questions for evaluation"}, {20240326, "a model"}, {20240327, "a state"}, {20240328, "a tokenizer"}}};
 
 TokenLayout raw_layout(const DataFile& file, const TokenOptions& options) {
-  if (file.size() % width_of(kRawType) != 0) {
+  if (file.size() % width_of(kRawType) != 0)
     reject(
         "{}: has {} bytes, so it cannot hold 16-bit tokens; expected an even number (or a header of llm.c, or "
         "Megatron's index in the same folder)",
         file.path(), file.size());
-  }
   TokenLayout layout{.count = file.size() / width_of(kRawType), .type = kRawType, .format = "raw 16-bit tokens"};
   // nanoGPT writes the end-of-text token behind each document.
   if (options.end_of_document) layout.mark = DocumentMark{*options.end_of_document, false};
@@ -97,18 +96,16 @@ void require_16_bits(const DataFile& file) {
 TokenFile open_text(DataFile file, const TokenOptions& options) {
   const std::int64_t bytes = file.size();
   if (bytes >= std::int64_t{kMegatronMagic.size()} &&
-      file.number_at<std::remove_const_t<decltype(kMegatronMagic)>>(0) == kMegatronMagic) {
+      file.number_at<std::remove_const_t<decltype(kMegatronMagic)>>(0) == kMegatronMagic)
     reject("{}: is a Megatron index; its name must end in {}", file.path(), kMegatronIndexSuffix);
-  }
   require_text_content(file.path(), head_of(file),
                        "make tokens of it: chimera tokenize FILE --field text --tokenizer TOKENIZER --output PREFIX");
   // Without a tokenizer, bytes are tokens, and nothing is read now.
   if (!options.encode) return {std::move(file), {.count = bytes}, options.vocabulary};
-  if (bytes > kMaxTextBytes) {
+  if (bytes > kMaxTextBytes)
     reject(
         "{}: has {} bytes; with a tokenizer a text is at most {} long: make a file of tokens with `chimera tokenize`",
         file.path(), bytes, kMaxTextBytes);
-  }
   const std::vector<std::int32_t> tokens = options.encode(file);
   if (tokens.empty()) throw ConfigError(file.path() + ": has no tokens under this tokenizer; expected some text");
   return tokens_in_memory(tokens, file.path(), options.vocabulary);
@@ -185,17 +182,15 @@ FoundTokens open_folder(const std::string& folder, const TokenOptions& options) 
   const std::vector<fs::path> entries = entries_of(folder);
   const auto shards = ending_in(kRawSuffix, entries);
   const auto texts = ending_in(kTextSuffix, entries);
-  for (const fs::path& index : ending_in(kMegatronIndexSuffix, entries)) {
+  for (const fs::path& index : ending_in(kMegatronIndexSuffix, entries))
     require_tokens_of(index.string(), fs::path(index).replace_extension(kMegatronTokensSuffix).string());
-  }
   if (shards.empty() && texts.empty()) {
     const std::string others = ignored_files_note(folder, entries, {kRawSuffix, kTextSuffix});
     reject("the folder {} has neither .bin nor .txt files; expected shards of tokens or text{}{}", folder,
            others.empty() ? "" : "; ", others);
   }
-  if (!shards.empty() && !texts.empty()) {
+  if (!shards.empty() && !texts.empty())
     reject("the folder {} has .bin and .txt files; expected shards of one kind, or the name of a file", folder);
-  }
   // All shards stay open during the run.
   const std::size_t files = shards.empty() ? texts.size() : 2 * shards.size();  // each may have an index
   constexpr std::size_t kOthers = 64;
@@ -203,9 +198,8 @@ FoundTokens open_folder(const std::string& folder, const TokenOptions& options) 
                       "use fewer, larger shards");
   std::vector<TokenFile> training;
   std::vector<TokenFile> validation;
-  for (const fs::path& shard : shards.empty() ? texts : shards) {
+  for (const fs::path& shard : shards.empty() ? texts : shards)
     (is_for_validation(shard) ? validation : training).push_back(open_file(shard.string(), options));
-  }
   const TokenFile& first = training.empty() ? validation.front() : training.front();
   FoundTokens found;
   found.format = fmt::format("{} in a folder of {}", first.layout().format, training.size() + validation.size());
@@ -225,22 +219,19 @@ std::optional<TokenLayout> llmc_layout(const DataFile& file, const TokenOptions&
     if (magic == other) reject("{}: holds {} of llm.c; expected tokens", file.path(), what);
   }
   if (magic != kLlmcGpt2Magic && magic != kLlmcLlama3Magic) return std::nullopt;
-  if (file.size() < std::int64_t{sizeof(LlmcHeader)}) {
+  if (file.size() < std::int64_t{sizeof(LlmcHeader)})
     reject("{}: has {} bytes; the header of llm.c's tokens takes {}", file.path(), file.size(), sizeof(LlmcHeader));
-  }
   const auto header = file.number_at<LlmcHeader>(0);
   const bool is_llama = magic == kLlmcLlama3Magic;
   const auto type = llmc_type(header);
-  if (!type) {
+  if (!type)
     reject("{}: is version {} of llm.c's tokens; expected {}", file.path(), header.version,
            is_llama ? kLlmcLlama3Version : kLlmcGpt2Version);
-  }
   const std::int64_t bytes = file.size() - std::int64_t{sizeof(LlmcHeader)};
   // Catches truncated downloads.
-  if (header.tokens < 1 || header.tokens * width_of(*type) != bytes) {
+  if (header.tokens < 1 || header.tokens * width_of(*type) != bytes)
     reject("{}: counts {} tokens of {} bytes in its header, but {} bytes follow the header", file.path(), header.tokens,
            width_of(*type), bytes);
-  }
   const std::int64_t first_of_document = is_llama ? kLlmcLlama3EndOfText : kLlmcGpt2EndOfText;
   return TokenLayout{.offset = sizeof(LlmcHeader),
                      .count = header.tokens,

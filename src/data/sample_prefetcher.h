@@ -34,9 +34,8 @@ struct BatchPosition {
 /// Returns the samples of a micro-batch.
 [[nodiscard]] inline std::vector<Sample> samples_at(const Samples& samples, const BatchPosition& place) {
   std::vector<Sample> result;
-  for (std::int64_t i = 0; i < place.size; ++i) {
+  for (std::int64_t i = 0; i < place.size; ++i)
     result.push_back(samples.sample_at(place.shift + place.step * place.mini_batch + place.first + i));
-  }
   return result;
 }
 

@@ -21,10 +21,9 @@ constexpr std::int64_t kLongestSequence = std::int64_t{1} << 30;
 std::int64_t checked_window(std::span<const TokenView> sources, const SampleOptions& options) {
   // find_cut() needs 5 tokens of text, and a pair has 3 special tokens.
   const std::int64_t shortest = options.kind == SampleKind::MaskedPairs ? 8 : 1;
-  if (options.sequence < shortest || options.sequence > kLongestSequence) {
+  if (options.sequence < shortest || options.sequence > kLongestSequence)
     reject("a sequence of {} tokens; expected {} .. {}{}", options.sequence, shortest, kLongestSequence,
            shortest == 1 ? "" : " for masked pairs");
-  }
   const std::int64_t window =
       options.kind == SampleKind::MaskedPairs ? text_length(options.sequence) : options.sequence + 1;
   for (const TokenView& source : sources) {

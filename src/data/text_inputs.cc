@@ -25,9 +25,8 @@ std::string name_of(const std::string& path) { return path == "-" ? "standard in
 /// Uses stat, because opening and closing a pipe would break its writer.
 struct stat status_of(const std::string& path) {
   struct stat status {};
-  if ((path == "-" ? ::fstat(STDIN_FILENO, &status) : ::stat(path.c_str(), &status)) != 0) {
+  if ((path == "-" ? ::fstat(STDIN_FILENO, &status) : ::stat(path.c_str(), &status)) != 0)
     cannot_read(name_of(path), errno);
-  }
   if (S_ISDIR(status.st_mode)) throw ConfigError(path + ": is a directory; give files, or - for standard input");
   // All inputs are checked before hours of work on the first ones.
   if (path != "-" && ::access(path.c_str(), R_OK) != 0) cannot_read(path, errno);
@@ -94,10 +93,9 @@ std::size_t InputReader::end_of_lines() {
     if (at_end_) return ahead_.size();
     // A block must end with a whole line; a longer line doubles the block.
     if (const std::size_t end = ahead_.rfind('\n'); end != std::string::npos) return end + 1;
-    if (wanted > kLongestLine) {
+    if (wanted > kLongestLine)
       reject("{}: line {}: is longer than {} bytes; expected a JSON object a line", name_of(path()), place_.line,
              kLongestLine);
-    }
   }
 }
 

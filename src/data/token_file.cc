@@ -59,19 +59,16 @@ MegatronIndex::MegatronIndex(DataFile file, std::int64_t token_bytes)
 }
 
 void MegatronIndex::check_header() {
-  if (file_.size() < kHeaderBytes) {
+  if (file_.size() < kHeaderBytes)
     refuse_index(file_, "has {} bytes; the header of an index takes {}", file_.size(), kHeaderBytes);
-  }
   const auto header = file_.number_at<MegatronIndexHeader>(0);
   if (header.magic != kMegatronMagic) refuse_index(file_, "does not begin with MMIDIDX, as a Megatron index does");
-  if (const std::uint64_t version = header.version; version != kMegatronVersion) {
+  if (const std::uint64_t version = header.version; version != kMegatronVersion)
     refuse_index(file_, "is of version {}; expected {}", version, kMegatronVersion);
-  }
   const auto type = megatron_type(header.type_code);
-  if (!type) {
+  if (!type)
     refuse_index(file_, "gives its tokens the type {}; expected 1 to 5 or 8, which are whole numbers",
                  unsigned{header.type_code});
-  }
   type_ = *type;
   // Larger counts are rejected first, so that the product cannot overflow.
   const std::uint64_t sequences = header.sequences;
@@ -82,13 +79,11 @@ void MegatronIndex::check_header() {
   const std::uint64_t expected =
       fits ? kHeaderBytes + sequences * (kLengthBytes + kPointerBytes) + documents * kDocumentBytes : 0;
   // One byte more for each sequence is what Megatron writes for multimodal data.
-  if (fits && sequences > 0 && most == expected + sequences) {
+  if (fits && sequences > 0 && most == expected + sequences)
     refuse_index(file_, "has a mode for each sequence, as multimodal data have; expected only text");
-  }
-  if (most != expected) {
+  if (most != expected)
     refuse_index(file_, "has {} bytes, which does not match {} sequences and {} document entries", most, sequences,
                  documents);
-  }
   if (sequences == 0 || documents < 2) refuse_index(file_, "has no documents; expected one at least");
   sequences_ = static_cast<std::int64_t>(sequences);
   // The list ends with the number of sequences.
@@ -104,19 +99,16 @@ void MegatronIndex::check_sequences() const {
     const std::int64_t length = lengths.next();
     const std::int64_t pointer = pointers.next();
     if (length < 1) refuse_index(file_, "sequence {} has {} tokens; expected at least 1", i, length);
-    if (pointer != end) {
+    if (pointer != end)
       refuse_index(file_, "sequence {} begins at byte {} of the tokens; expected byte {}", i, pointer, end);
-    }
     // A division, because the product could overflow.
-    if (length > (token_bytes_ - end) / width) {
+    if (length > (token_bytes_ - end) / width)
       refuse_index(file_, "sequence {} has {} tokens from byte {} on, but the tokens end at byte {}", i, length, end,
                    token_bytes_);
-    }
     end += length * width;
   }
-  if (end != token_bytes_) {
+  if (end != token_bytes_)
     refuse_index(file_, "its sequences end at byte {} of the tokens, which have {} bytes", end, token_bytes_);
-  }
 }
 
 void MegatronIndex::check_documents() const {
@@ -125,15 +117,13 @@ void MegatronIndex::check_documents() const {
   if (last != 0) refuse_index(file_, "document 0 begins with sequence {}; expected sequence 0", last);
   for (std::int64_t i = 1; i <= documents_; ++i) {
     const std::int64_t start = starts.next();
-    if (start <= last || start > sequences_) {
+    if (start <= last || start > sequences_)
       refuse_index(file_, "document {} has the sequences from {} to before {}; expected at least one of {}", i - 1,
                    last, start, sequences_);
-    }
     last = start;
   }
-  if (last != sequences_) {
+  if (last != sequences_)
     refuse_index(file_, "its documents end with sequence {}; expected the last of {}", last - 1, sequences_);
-  }
 }
 
 std::int64_t MegatronIndex::document_start(std::int64_t document) const {
@@ -163,9 +153,8 @@ TokenFile::TokenFile(DataFile file, TokenLayout layout, std::int64_t vocabulary)
 
 void TokenFile::read(std::int64_t first, std::span<std::int64_t> tokens) const {
   const auto count = static_cast<std::int64_t>(tokens.size());
-  if (first < 0 || first > size() || count > size() - first) {
+  if (first < 0 || first > size() || count > size() - first)
     throw std::out_of_range(fmt::format("{}: {} tokens from {} on, of {}", file_.path(), tokens.size(), first, size()));
-  }
   const std::int64_t offset = layout_.offset + first * width_of(layout_.type);
   with_stored_type(layout_.type, [&]<class Stored>(Stored) {
     // Read in the type of the file, then widened.

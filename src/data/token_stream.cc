@@ -26,9 +26,8 @@ bool TokenStream::separates_documents() const {
 }
 
 std::vector<TokenStream::Piece> TokenStream::pieces(std::int64_t first, std::int64_t count) const {
-  if (first < 0 || count < 0 || first > size() || count > size() - first) {
+  if (first < 0 || count < 0 || first > size() || count > size() - first)
     throw std::out_of_range(fmt::format("{} tokens from {} on, of {}", count, first, size()));
-  }
   std::vector<Piece> all;
   // starts_ ascends, so the file before the first start behind `first` contains it.
   const auto after = std::upper_bound(starts_.begin(), starts_.end(), first);

@@ -52,9 +52,8 @@ FileDescriptor open_at(const std::string& path, std::int64_t bytes) {
   if (file.get() < 0) cannot_write(path, errno);
   // The lock ends with the process, so a killed run leaves no stale lock. A run that finished in between has renamed
   // the file that we opened.
-  if (::flock(file.get(), LOCK_EX | LOCK_NB) != 0 || !is_named(file, path)) {
+  if (::flock(file.get(), LOCK_EX | LOCK_NB) != 0 || !is_named(file, path))
     throw ConfigError(path + ": another run is writing it; wait for its end, or give another --output");
-  }
   if (::ftruncate(file.get(), bytes) != 0 || ::lseek(file.get(), 0, SEEK_END) < 0) cannot_write(path, errno);
   return file;
 }
@@ -94,19 +93,17 @@ TokenType token_type(TokenFileFormat format, std::int64_t vocabulary) {
     case TokenFileFormat::Llmc: return vocabulary <= kMost16Bits ? TokenType::U16 : TokenType::U32;
     case TokenFileFormat::Raw: break;
   }
-  if (vocabulary > kMost16Bits) {
+  if (vocabulary > kMost16Bits)
     reject(
         "raw token files have 16 bits a token, too few for a vocabulary of {}; give --output-format megatron or llmc",
         vocabulary);
-  }
   return kRawType;
 }
 
 bool TokenWriter::has(const std::string& prefix, TokenFileFormat format, std::int64_t vocabulary,
                       const OutputPosition& written) {
-  if (format == TokenFileFormat::Megatron && !has_bytes(index_path_of(prefix) + kUnfinished, length_bytes(written))) {
+  if (format == TokenFileFormat::Megatron && !has_bytes(index_path_of(prefix) + kUnfinished, length_bytes(written)))
     return false;
-  }
   return has_bytes(tokens_path_of(prefix) + kUnfinished, token_bytes(format, token_type(format, vocabulary), written));
 }
 
@@ -138,10 +135,9 @@ void TokenWriter::write(std::string_view tokens) {
   const auto count = static_cast<std::int64_t>(tokens.size()) / width_of(type_);
   written_.tokens += count;
   written_.open_document += count;
-  if (format_ == TokenFileFormat::Llmc && written_.tokens > kMost31Bits) {
+  if (format_ == TokenFileFormat::Llmc && written_.tokens > kMost31Bits)
     reject("{}: llm.c counts at most {} tokens a file; give fewer files, or another --output-format", tokens_path_,
            kMost31Bits);
-  }
   // Buffered: a document has a few hundred tokens, and a system call for each would dominate.
   waiting_tokens_ += tokens;
   if (waiting_tokens_.size() >= kFlushBytes) flush();
@@ -149,12 +145,11 @@ void TokenWriter::write(std::string_view tokens) {
 
 void TokenWriter::end_document() {
   if (has_index()) {
-    if (written_.open_document > kMost31Bits) {
+    if (written_.open_document > kMost31Bits)
       reject(
           "{}: document {} has {} tokens, Megatron's index counts at most {}; give --output-format raw, or divide the "
           "document",
           index_path_, written_.documents + 1, written_.open_document, kMost31Bits);
-    }
     const auto length = static_cast<std::int32_t>(written_.open_document);
     waiting_lengths_ += bytes_of(&length, 1);
     if (waiting_lengths_.size() >= kFlushBytes) flush();
@@ -222,9 +217,8 @@ void TokenWriter::finish() {
     const LlmcHeader header{.magic = wide ? kLlmcLlama3Magic : kLlmcGpt2Magic,
                             .version = wide ? kLlmcLlama3Version : kLlmcGpt2Version,
                             .tokens = static_cast<std::int32_t>(written_.tokens)};
-    if (::pwrite(tokens_.get(), &header, sizeof header, 0) != static_cast<ssize_t>(sizeof header)) {
+    if (::pwrite(tokens_.get(), &header, sizeof header, 0) != static_cast<ssize_t>(sizeof header))
       cannot_write(tokens_path_, errno);
-    }
   }
   if (has_index()) {
     write_index();

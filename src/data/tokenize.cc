@@ -112,9 +112,8 @@ class JsonLine {
       if (found) fail(fmt::format("the field '{}' is given twice; leave one of them out", field));
       found = text_of(member.value(), field);
     }
-    if (const char* rest = nullptr; document_.current_location().get(rest) == simdjson::SUCCESS) {
+    if (const char* rest = nullptr; document_.current_location().get(rest) == simdjson::SUCCESS)
       check(simdjson::TRAILING_CONTENT);
-    }
     if (!found) fail(fmt::format("the field '{}' is missing; found: {}; give --field", field, fmt::join(names, ", ")));
     return *found;
   }
@@ -126,10 +125,9 @@ class JsonLine {
     std::string_view text;
     const auto error = value.get_string().get(text);
     if (error == simdjson::INCORRECT_TYPE) fail(fmt::format("the field '{}' is not a string", field));
-    if (const auto half = error == simdjson::STRING_ERROR ? find_half_character(json_, place) : std::nullopt) {
+    if (const auto half = error == simdjson::STRING_ERROR ? find_half_character(json_, place) : std::nullopt)
       fail(fmt::format("{} is half of a character; give --invalid replace to read it as U+FFFD",
                        json_.substr(*half, 6)));
-    }
     check(error);
     return text;
   }
@@ -185,10 +183,9 @@ class BlockEncoder {
     std::string replaced;
     std::string_view text = block.text();
     if (const auto place = find_invalid_utf8(text)) {
-      if (options_.invalid == InvalidText::Refuse) {
+      if (options_.invalid == InvalidText::Refuse)
         reject("{}: byte {} is not valid UTF-8; give --invalid replace to read it as U+FFFD", name(block),
                block.begin.offset + static_cast<std::int64_t>(*place));
-      }
       replaced = with_replacements(text);
       text = replaced;
     }
@@ -230,9 +227,8 @@ class BlockEncoder {
 
   void put(bool begins, bool ends, const std::string& place) {
     if (begins && ends && ids_.empty()) {
-      if (options_.empty == EmptyDocument::Refuse) {
+      if (options_.empty == EmptyDocument::Refuse)
         reject("{}: the document is empty; give --empty skip to leave it out, or keep", place);
-      }
       if (options_.empty == EmptyDocument::Skip) {
         ++done_.skipped;
         return;
@@ -275,9 +271,8 @@ class OrderedWorkers {
   OrderedWorkers(int workers, const std::function<BlockEncoder()>& make_encoder) {
     const SignalBlocker none;  // signals are for the main thread
     try {
-      for (int i = 0; i < workers; ++i) {
+      for (int i = 0; i < workers; ++i)
         threads_.emplace_back([this, encoder = make_encoder()]() mutable { run(encoder); });
-      }
     } catch (const std::system_error&) {
       // A limit on processes leaves the threads that were started.
       if (threads_.empty()) throw;
@@ -409,10 +404,9 @@ std::optional<TokenId> separator_of(const TokenizeOptions& options, const Tokeni
   if (options.end_of_document == kNone) return std::nullopt;
   if (options.end_of_document.empty()) return options.output == kText ? std::nullopt : tokenizer.end_of_document();
   const auto id = tokenizer.find_token(options.end_of_document);
-  if (!id) {
+  if (!id)
     reject("--end-of-document: '{}' is not a token of {}; give one of its tokens, or none", options.end_of_document,
            options.tokenizer);
-  }
   return id;
 }
 
@@ -551,9 +545,8 @@ TokenizeProgress tokenize(const TokenizeOptions& options,
   const std::unique_ptr<Tokenizer> tokenizer = open_tokenizer(options.tokenizer);
   const std::optional<TokenId> separator = separator_of(options, *tokenizer);
   const bool has_index = options.output != kText && options.format == TokenFileFormat::Megatron;
-  if (options.empty == EmptyDocument::Keep && has_index && !separator) {
+  if (options.empty == EmptyDocument::Keep && has_index && !separator)
     throw ConfigError("--empty keep: Megatron's format has no documents without tokens; give --end-of-document");
-  }
   Output output(options, *tokenizer);
   report.resumed = output.state().bytes;
   const auto start = std::chrono::steady_clock::now();

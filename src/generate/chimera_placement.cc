@@ -24,14 +24,12 @@ std::vector<std::int64_t> legal_pipelines(std::int64_t stages, std::int64_t most
 std::optional<std::string> chimera_shape_error(const PipelineShape& shape, std::int64_t ops_each) {
   if (auto refused = odd_stages_error(shape.stages, "with odd D both directions need the same slots")) return refused;
   if (auto refused = loop_shape_error(shape, ops_each)) return refused;
-  if (shape.pipelines % 2 != 0 || (shape.stages / 2) % (shape.pipelines / 2) != 0) {
+  if (shape.pipelines % 2 != 0 || (shape.stages / 2) % (shape.pipelines / 2) != 0)
     return fmt::format("--pipelines must be twice a divisor of D/2 = {}: {}; not {}", shape.stages / 2,
                        fmt::join(legal_pipelines(shape.stages, 128), ", "), shape.pipelines);
-  }
-  if (chimera_stages(shape) > kMaxOps / shape.pipelines) {
+  if (chimera_stages(shape) > kMaxOps / shape.pipelines)
     return fmt::format("{} pipelines of {} stages are more than {} stages in all; use fewer of either", shape.pipelines,
                        chimera_stages(shape), kMaxOps);
-  }
   return std::nullopt;
 }
 

@@ -19,13 +19,11 @@ namespace {
 
 std::optional<std::string> rotated_refusal(const PipelineShape& shape) {
   if (auto refused = shape_error(shape)) return refused;
-  if (shape.pipelines < 2 || shape.stages % shape.pipelines != 0) {
+  if (shape.pipelines < 2 || shape.stages % shape.pipelines != 0)
     return fmt::format("--pipelines must be 2 or more and divide --stages {}, not {}", shape.stages, shape.pipelines);
-  }
-  if (shape.stages > kMaxOps / shape.pipelines) {
+  if (shape.stages > kMaxOps / shape.pipelines)
     return fmt::format("{} pipelines of {} stages are more than {} stages in all; use fewer of either", shape.pipelines,
                        shape.stages, kMaxOps);
-  }
   return std::nullopt;
 }
 

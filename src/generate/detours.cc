@@ -64,9 +64,8 @@ std::vector<std::int64_t> late_starts(const OpTable& table, const std::vector<st
   }
   // A stage keeps the order of its micro-batches, so its latest starts must ascend in this order.
   std::map<std::tuple<OpKind, ReplicaId, StageId>, std::vector<OpIndex>> lanes;
-  for (OpIndex op = 0; op < table.size(); ++op) {
+  for (OpIndex op = 0; op < table.size(); ++op)
     lanes[{table.op(op).kind, table.op(op).replica, table.op(op).stage}].push_back(op);
-  }
   for (const auto& [name, lane] : lanes) {
     auto times = mapped(lane, [&](OpIndex op) { return late[op]; });
     std::ranges::sort(times);
@@ -183,9 +182,8 @@ Detours unchanged(const Schedule& all, double unit) {
     }
     if (load > 0) result.bound = std::max(result.bound, static_cast<double>(load + first));
   }
-  for (OpIndex op = 0; op < table.size(); ++op) {
+  for (OpIndex op = 0; op < table.size(); ++op)
     result.makespan = std::max(result.makespan, static_cast<double>(start[op] + unit_duration(table.op(op).kind)));
-  }
   return result;
 }
 
@@ -215,10 +213,9 @@ std::vector<double> worker_speeds(const DetourTask& task) {
 Schedule in_all_groups(const Schedule& group, std::int64_t groups) {
   const auto replicas = static_cast<std::int64_t>(group.placement.num_replicas());
   if (groups < 1 || groups > kMaxRows / std::max<std::int64_t>(replicas, 1) ||
-      groups > kMaxOps / std::max<std::int64_t>(num_ops(group), 1)) {
+      groups > kMaxOps / std::max<std::int64_t>(num_ops(group), 1))
     reject("{} groups of {} replicas and {} ops; a schedule has 1 to {} replicas and at most {} ops", groups, replicas,
            num_ops(group), kMaxRows, kMaxOps);
-  }
   Schedule all = group;
   all.micro_batches = group.micro_batches * groups;
   all.groups = groups;
@@ -275,12 +272,11 @@ Detours make_detours(const DetourTask& task) {
                                       ? static_cast<std::int64_t>(bound * static_cast<double>(unit_ticks) + kRounding)
                                       : busiest_ticks(all, routes, ticks);
     const std::int64_t least = fewest_credits(routes.placement, all.slices);
-    if (limit < least) {
+    if (limit < least)
       reject(
           "without the lost workers, a worker needs {:.6g} stage units of activations for one micro-batch; {:.6g} are "
           "allowed",
           static_cast<double>(least) * unit, *task.most_in_flight);
-    }
     std::int64_t before = 0;
     // A survivor with the ops of several paths may need more activations than any healthy worker holds.
     for (const std::int64_t percent : {100, 125, 150, 200}) {

@@ -46,10 +46,9 @@ std::optional<std::string> dualpipev_refusal(const PipelineShape& shape) {
 std::optional<std::string> dualpipe_refusal(const PipelineShape& shape) {
   if (auto refused = odd_stages_error(shape.stages, "its workers mirror each other in pairs")) return refused;
   if (auto refused = shape_error(shape, 3)) return refused;
-  if (shape.micro_batches < 2 * shape.stages || shape.micro_batches % 2 != 0) {
+  if (shape.micro_batches < 2 * shape.stages || shape.micro_batches % 2 != 0)
     return fmt::format("--micro-batches must be at least 2D = {} and even, not {}", 2 * shape.stages,
                        shape.micro_batches);
-  }
   return std::nullopt;
 }
 

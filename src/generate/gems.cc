@@ -12,9 +12,8 @@ Schedule gems(const PipelineShape& shape) {
       // F and B of a micro-batch follow each other on every worker. The next micro-batch enters at the worker where
       // this one turned around, and follows its backwards.
       const StageId stage(m % 2 == 0 ? w : depth - 1 - w);
-      for (const OpKind kind : {OpKind::Forward, OpKind::Backward}) {
+      for (const OpKind kind : {OpKind::Forward, OpKind::Backward})
         ops.push_back({kind, ReplicaId(m % 2), stage, MicroBatchId(m)});
-      }
     }
     return ops;
   });

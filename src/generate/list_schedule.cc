@@ -37,10 +37,9 @@ Instance queues_of(const ListTask& task, const MicroBatches& members) {
       queue.delay = static_cast<double>(task.latency_ticks);
   }
   // In the order of ties
-  for (auto& chains : instance.chains) {
+  for (auto& chains : instance.chains)
     std::ranges::stable_sort(chains, std::greater(),
                              [&](std::int32_t chain) { return instance.stage[static_cast<std::size_t>(chain)]; });
-  }
   return instance;
 }
 

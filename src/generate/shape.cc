@@ -22,10 +22,9 @@ std::optional<std::string> shape_error(const PipelineShape& shape, std::int64_t 
   }
   if (shape.slices > kMaxSlices) return fmt::format("--slices must be at most {}, not {}", kMaxSlices, shape.slices);
   if (shape.slices > 1) ops_each *= shape.slices;
-  if (shape.stages > kMaxOps / ops_each / shape.micro_batches) {
+  if (shape.stages > kMaxOps / ops_each / shape.micro_batches)
     return fmt::format("{} stages times {} micro-batches are more than {} ops; use fewer of either", shape.stages,
                        shape.micro_batches, kMaxOps);
-  }
   return std::nullopt;
 }
 

@@ -82,14 +82,12 @@ class SlicedUnits {
     const std::int64_t place = stage.value() % (2 * distance_);
     const std::int64_t window = stage.value() / (2 * distance_);
     const std::int64_t forward = phase.begin + place + window * phase.forward_window;
-    for (std::int64_t i = 0; i < phase.forwards; ++i) {
+    for (std::int64_t i = 0; i < phase.forwards; ++i)
       ops.push_back({forward + 2 * i, slice_of(OpKind::Forward, replica, stage, phase.first_forward + i)});
-    }
     const std::int64_t backward = phase.begin + phase.gradient_delay + (2 * distance_ - 1 - place) +
                                   (windows_ - 1 - window) * phase.gradient_window;
-    for (std::int64_t i = 0; i < phase.gradients; ++i) {
+    for (std::int64_t i = 0; i < phase.gradients; ++i)
       ops.push_back({backward + 2 * i, slice_of(OpKind::BackwardInput, replica, stage, phase.first_gradient + i)});
-    }
   }
 
   [[nodiscard]] Op slice_of(OpKind kind, ReplicaId replica, StageId stage, std::int64_t i) const {

@@ -119,9 +119,8 @@ class PostPlacing {
       std::size_t position = k < ahead ? 0 : turns[k - ahead];
       if (plan_.options.receives_ahead == kReceivesAheadOnGpus) position = std::max(position, op_before(turns[k]));
       if (plan_.options.discipline == ChannelDiscipline::SerialPair) {
-        for (; send != sends_.end() && send->to == peer && send->position < turns[k]; ++send) {
+        for (; send != sends_.end() && send->to == peer && send->position < turns[k]; ++send)
           behind = send->position + num_concurrent(ops_, send->position, plan_.options.pairs);
-        }
         position = std::max(position, behind);
       }
       posts_.push_back({.position = position, .turn = plan_.start[makers[k]], .maker = makers[k]});
@@ -206,9 +205,8 @@ class WorkerLowering {
     const std::size_t end = begin + num_concurrent(ops_, begin, plan_.options.pairs);
     post_receives(begin);
     end_steps_before(plan_.start[plan_.table.first(worker_) + static_cast<OpIndex>(begin)]);
-    for (; next_load_ < loads_.size() && loads_[next_load_].load == begin; ++next_load_) {
+    for (; next_load_ < loads_.size() && loads_[next_load_].load == begin; ++next_load_)
       add(InstructionKind::Load, ops_[loads_[next_load_].backward]);
-    }
     for (std::size_t i = begin; i < end; ++i) recompute(ops_[i]);
     for (std::size_t i = begin; i < end; ++i) wait_for_inputs(i);
     for (std::size_t i = begin; i < end; ++i) {
@@ -219,9 +217,8 @@ class WorkerLowering {
       if (destination_[i] != kHere) send(i);
       if (is_offloaded_[i]) add(InstructionKind::Offload, ops_[i]);
       start_all_reduces(static_cast<std::int64_t>(i));
-      for (; !updates_.empty() && updates_.front().after == i; updates_ = updates_.subspan(1)) {
+      for (; !updates_.empty() && updates_.front().after == i; updates_ = updates_.subspan(1))
         out_.push_back(updates_.front().instruction);
-      }
     }
   }
 
@@ -245,9 +242,8 @@ class WorkerLowering {
 
   void wait_for_inputs(std::size_t i) {
     const Op& op = ops_[i];
-    if (input_[i] != kNoOp) {
+    if (input_[i] != kNoOp)
       add(InstructionKind::WaitReceive, plan_.table.op(input_[i]), worker_id(plan_.table.worker(input_[i])));
-    }
     if (!gives_input_gradient(op.kind)) return;
     const OpIndex found = plan_.table.find(OpKind::Forward, op.stage, op.micro_batch, op.slice);
     require_invariant(found != kNoOp, "lower: a backward has no forward; check() the schedule first");
@@ -279,16 +275,14 @@ class WorkerLowering {
   void wait_for_send(std::size_t i) { add(InstructionKind::WaitSend, ops_[i], worker_id(destination_[i])); }
 
   void start_all_reduces(std::int64_t position) {
-    for (; !all_reduces_.empty() && all_reduces_.front().after <= position; all_reduces_ = all_reduces_.subspan(1)) {
+    for (; !all_reduces_.empty() && all_reduces_.front().after <= position; all_reduces_ = all_reduces_.subspan(1))
       out_.push_back({.kind = InstructionKind::StartAllReduce, .group = all_reduces_.front().group});
-    }
   }
 
   /// Sums norms and losses of steps, except the last, whose ops have all started before `time`.
   void end_steps_before(std::int64_t time) {
-    while (num_sums_ + 1 < plan_.options.steps && plan_.last_start[static_cast<std::size_t>(num_sums_)] < time) {
+    while (num_sums_ + 1 < plan_.options.steps && plan_.last_start[static_cast<std::size_t>(num_sums_)] < time)
       end_step();
-    }
   }
 
   void end_step() { out_.push_back({.kind = InstructionKind::ReduceScalars, .step = num_sums_++}); }
@@ -298,9 +292,8 @@ class WorkerLowering {
       for (const std::size_t i : sends) wait_for_send(i);
     }
     // All waits come at the end: nothing before the sum of the norms needs the summed gradients.
-    for (const AllReduceStart& all_reduce : plan_.all_reduces[worker_]) {
+    for (const AllReduceStart& all_reduce : plan_.all_reduces[worker_])
       out_.push_back({.kind = InstructionKind::WaitAllReduce, .group = all_reduce.group});
-    }
     while (num_sums_ < plan_.options.steps) end_step();
     if (plan_.trains && !plan_.schedule.updates) out_.push_back({.kind = InstructionKind::OptimizerStep});
   }

@@ -8,10 +8,9 @@ namespace chimera {
 namespace {
 
 void pair_all(std::vector<Op>& ops) {
-  for (std::size_t i = 0; i < ops.size(); ++i) {
+  for (std::size_t i = 0; i < ops.size(); ++i)
     ops[i].paired = ops[i].kind == OpKind::Forward && i + 1 < ops.size() && gives_input_gradient(ops[i + 1].kind) &&
                     ops[i + 1].micro_batch != ops[i].micro_batch;
-  }
 }
 
 /// Runs the schedule with its pairs together, and splits pairs that block it.

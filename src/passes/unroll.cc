@@ -19,10 +19,9 @@ void require_unrollable(const Schedule& step, std::int64_t steps) {
   if (steps < 1) reject("steps must be at least 1, not {}", steps);
   const std::int64_t slots = std::max(num_ops(step), step.stages * step.micro_batches * step.slices);
   if (slots > kMaxOps / steps) reject("{} steps of {} ops are more than {} ops; use fewer", steps, slots, kMaxOps);
-  if (step.updates && step.placement.num_replicas() > 1) {
+  if (step.updates && step.placement.num_replicas() > 1)
     reject("schedule '{}' is asynchronous with {} replicas; only one can run without a flush", step.name,
            step.placement.num_replicas());
-  }
 }
 
 Ops shift_micro_batches(Ops ops, std::int64_t micro_batches) {
@@ -59,9 +58,8 @@ Ops repeat(const Ops& step, std::int64_t steps, std::int64_t micro_batches, bool
   const std::size_t warm_up = leading_forwards(step);
   Ops stream;
   stream.reserve(step.size() * static_cast<std::size_t>(steps));
-  for (std::int64_t k = 0; k < steps; ++k) {
+  for (std::int64_t k = 0; k < steps; ++k)
     append_without_flush(stream, flush || k == 0 ? 0 : drain, shift_micro_batches(step, k * micro_batches), warm_up);
-  }
   return stream;
 }
 
@@ -106,9 +104,8 @@ class StageVersions {
   std::int64_t of(const Op& op) {
     std::int64_t& version = used_[op.micro_batch.index()];
     const std::int64_t update = op.micro_batch.value() / updates_.micro_batches;
-    if (op.kind == OpKind::Forward) {
+    if (op.kind == OpKind::Forward)
       version = updates_.delay ? std::max<std::int64_t>(0, update - *updates_.delay) : newest_;
-    }
     if (gives_weight_gradient(op.kind)) {
       ++backwards_[static_cast<std::size_t>(update)];
       while (backwards_[static_cast<std::size_t>(newest_)] == updates_.micro_batches) ++newest_;

@@ -71,9 +71,7 @@ Json ops_json(const Schedule& schedule, const Timeline& timeline, const std::vec
               {"end", times(timed, [](const TimedOp& op) { return op.end; })}};
   if (schedule.slices > 1) ops["slice"] = integers(schedule.workers, [](const Op& op) { return op.slice; });
   if (has_pairs(schedule)) ops["paired"] = integers(schedule.workers, [](const Op& op) { return op.paired ? 1 : 0; });
-  if (schedule.updates) {
-    ops["version"] = integers(schedule.workers, [](const Op& op) { return op.weight_version; });
-  }
+  if (schedule.updates) ops["version"] = integers(schedule.workers, [](const Op& op) { return op.weight_version; });
   return ops;
 }
 
@@ -107,10 +105,9 @@ Json all_reduces_json(const Panel& panel) {
 // Updates that take no time would be boxes without width.
 Json updates_json(const Panel& panel) {
   std::vector<std::vector<TimedUpdate>> updates;
-  for (const WorkerTimeline& worker : panel.timeline.workers) {
+  for (const WorkerTimeline& worker : panel.timeline.workers)
     std::copy_if(worker.updates.begin(), worker.updates.end(), std::back_inserter(updates.emplace_back()),
                  [](const TimedUpdate& update) { return update.end > update.start; });
-  }
   return spans_json(updates, panel.schedule.workers.size());
 }
 
@@ -225,12 +222,11 @@ std::string to_html(const std::vector<Panel>& panels) {
   // The limit is for all panels of the page together.
   const auto ops = std::accumulate(panels.begin(), panels.end(), std::int64_t{0},
                                    [](std::int64_t sum, const Panel& panel) { return sum + num_ops(panel.schedule); });
-  if (ops > kMaxPageOps) {
+  if (ops > kMaxPageOps)
     reject(
         "HTML page: {} ops are more than the {} that a page holds; use fewer stages or micro-batches, or another "
         "format",
         ops, kMaxPageOps);
-  }
   for (const Panel& panel : panels) {
     // The page has times as 32-bit floats.
     if (panel.timeline.makespan <= static_cast<double>(std::numeric_limits<float>::max())) continue;

@@ -198,9 +198,8 @@ void add_ops(const Schedule& schedule, const Timeline& timeline, const Explanati
 
 std::string to_perfetto(const Schedule& schedule, const Timeline& timeline, const Explanation& explanation) {
   // Also refuses NaN.
-  if (!(timeline.makespan <= kLongest)) {
+  if (!(timeline.makespan <= kLongest))
     reject("perfetto: a makespan of {} is beyond {}; use a larger unit of time", timeline.makespan, kLongest);
-  }
   TraceFrame frame;
   for (std::size_t w = 0; w < schedule.workers.size(); ++w) frame.tracks.push_back({w, fmt::format("worker {}", w)});
   TraceEvents events(kMicroseconds);

@@ -142,11 +142,10 @@ class SvgLegend {
         "}}\n"
         ".rule {{ stroke: #999; fill: none }}\n.bound {{ stroke: #1b1b1b; stroke-dasharray: 3 3 }}\n",
         to_hex(kAllReduceColor), to_hex(kUpdateColor));
-    if (has_pairs(panel_.schedule)) {
+    if (has_pairs(panel_.schedule))
       out.put(
           ".pair {{ fill: none; stroke: #000; stroke-width: 1.2; stroke-dasharray: 4 2 }}\n"
           ".half {{ font-size: 9px }}\n");
-    }
     std::vector<std::pair<std::string, Color>> hatched;
     for (const OpKind kind : kinds_) {
       for (std::size_t r = 0; r < panel_.schedule.placement.num_replicas(); ++r) {
@@ -427,10 +426,9 @@ SvgAxis common_axis(const std::vector<Panel>& panels, double width) {
 
 std::string to_svg(const Panel& panel, const std::optional<SvgAxis>& axis) {
   const std::int64_t ops = num_ops(panel.schedule);
-  if (ops > kMaxSvgOps) {
+  if (ops > kMaxSvgOps)
     reject("SVG: {} ops are more than the {} that a picture holds; use fewer stages or micro-batches, or --format html",
            ops, kMaxSvgOps);
-  }
   return SvgPicture(panel, axis).draw();
 }
 

@@ -44,11 +44,10 @@ std::string rows(const std::vector<std::vector<Cell>>& workers, std::int64_t sli
   std::map<std::size_t, std::set<std::size_t>> marked;  // Positions of each worker
   for (const Place& place : places) marked[place.worker].insert(place.position);
   std::string text;
-  for (const auto& [worker, positions] : marked) {
+  for (const auto& [worker, positions] : marked)
     text += fmt::format("  worker {} |", worker) +
             row(workers[worker].size(), positions, around, separator,
                 [&, w = worker](std::size_t i) { return to_text(workers[w][i], slices); });
-  }
   return text;
 }
 
@@ -264,10 +263,9 @@ class TextPicture {
     }
     // Notes stand beside the rows if there is room, one per row, and the others below.
     for (std::size_t i = lists ? 0 : grid_.rows.size(); i < notes.size(); ++i) text += notes[i] + "\n";
-    if (grid_.left_out > 0) {
+    if (grid_.left_out > 0)
       text += fmt::format("... cut: {} of {} columns are not shown; another --format has them all\n", grid_.left_out,
                           grid_.left_out + grid_.columns);
-    }
     return text;
   }
 

@@ -13,18 +13,16 @@ OpTable::OpTable(const Schedule& schedule)
       micro_batches_(static_cast<std::size_t>(schedule.micro_batches)),
       slices_(static_cast<std::size_t>(schedule.slices)),
       first_(schedule.workers.size() + 1, 0) {
-  for (std::size_t w = 0; w < schedule.workers.size(); ++w) {
+  for (std::size_t w = 0; w < schedule.workers.size(); ++w)
     first_[w + 1] = first_[w] + static_cast<OpIndex>(schedule.workers[w].size());
-  }
   worker_.resize(first_.back());
   for (std::size_t w = 0; w < schedule.workers.size(); ++w) {
     std::fill(worker_.begin() + first_[w], worker_.begin() + first_[w + 1], static_cast<std::uint32_t>(w));
     for (std::size_t i = 0; i < schedule.workers[w].size(); ++i) {
       const Op& op = schedule.workers[w][i];
       auto& table = at_[static_cast<std::size_t>(op.kind)];
-      if (table.empty()) {
+      if (table.empty())
         table.assign(static_cast<std::size_t>(schedule.stages * schedule.micro_batches * schedule.slices), kNoOp);
-      }
       OpIndex& entry = table[cell(op.stage, op.micro_batch, op.slice)];
       if (entry == kNoOp) entry = first_[w] + static_cast<OpIndex>(i);
     }
@@ -60,10 +58,9 @@ std::vector<std::int64_t> unit_start_times(const OpTable& table, Pairs pairs,
   };
   visit_in_dependency_order(table, visit, pairs);
   // An op on a cycle is never visited. Its start would stay 0, and callers would sort ops by a time without meaning.
-  if (visited != table.size()) {
+  if (visited != table.size())
     throw ScheduleError("schedule '" + table.schedule().name +
                         "' has a cycle of waiting workers; run `chimera check` on it");
-  }
   return start;
 }
 

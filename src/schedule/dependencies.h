@@ -92,20 +92,16 @@ inline std::array<OpIndex, 3> OpTable::inputs(const Op& op) const {
   std::array<OpIndex, 3> inputs = {kNoOp, kNoOp, kNoOp};
   switch (op.kind) {
     case OpKind::Forward:
-      if (op.stage != StageId(0)) {
+      if (op.stage != StageId(0))
         inputs[0] = find(OpKind::Forward, StageId(op.stage.value() - 1), op.micro_batch, op.slice);
-      }
       if (op.slice > 0) inputs[2] = find(OpKind::Forward, op.stage, op.micro_batch, op.slice - 1);
       break;
     case OpKind::Backward:
     case OpKind::BackwardInput:
-      if (op.stage.value() + 1 != schedule_->stages) {
+      if (op.stage.value() + 1 != schedule_->stages)
         inputs[0] = find_input_gradient(StageId(op.stage.value() + 1), op.micro_batch, op.slice);
-      }
       inputs[1] = find(OpKind::Forward, op.stage, op.micro_batch, op.slice);
-      if (op.slice + 1 < schedule_->slices) {
-        inputs[2] = find_input_gradient(op.stage, op.micro_batch, op.slice + 1);
-      }
+      if (op.slice + 1 < schedule_->slices) inputs[2] = find_input_gradient(op.stage, op.micro_batch, op.slice + 1);
       break;
     case OpKind::BackwardWeight: inputs[1] = find(OpKind::BackwardInput, op.stage, op.micro_batch, op.slice); break;
   }

@@ -85,9 +85,8 @@ std::vector<std::vector<AllReduceStart>> place_all_reduces(const OpTable& table,
       sum.after = after < until ? after : static_cast<std::int64_t>(ops.size()) - 1;
     }
     // Only the entries that this worker has set are reset: a loop over all groups would make the function quadratic.
-    for (const Op& op : ops) {
+    for (const Op& op : ops)
       visit_groups(op.stage, stages, options.tied, [&](std::size_t group) { last_backward[group] = -1; });
-    }
   }
   return result;
 }

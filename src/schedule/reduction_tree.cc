@@ -10,9 +10,8 @@ std::vector<Subtree> subtrees_of(std::int64_t first, std::int64_t last) {
   // The adder merges siblings as it does for gradients, so its rest is the answer. The sums are empty.
   struct Nothing {};
   TreeAdder<Nothing> adder;
-  for (std::int64_t block = first; block < last; ++block) {
+  for (std::int64_t block = first; block < last; ++block)
     adder.push({0, block}, Nothing{}, [](Nothing, Nothing) { return Nothing{}; });
-  }
   return mapped(adder.take(), [](const auto& tree_and_sum) { return tree_and_sum.first; });
 }
 

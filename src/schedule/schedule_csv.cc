@@ -151,9 +151,8 @@ void write_worker(Writer& out, const std::vector<Instruction>& instructions) {
     if (instruction.kind == InstructionKind::PostReceive) write_transfer(out, instruction);
     if (instruction.kind != InstructionKind::Compute) continue;
     out.compute(instruction.op);
-    if (gives_weight_gradient(instruction.op.kind) && --backwards_left[instruction.op.stage] == 0) {
+    if (gives_weight_gradient(instruction.op.kind) && --backwards_left[instruction.op.stage] == 0)
       finished = instruction.op.stage.value();
-    }
   }
   write_finished();
   out.end_row();
@@ -177,9 +176,8 @@ std::optional<std::int64_t> take_number(std::string_view& text) {
   const auto digits = std::min(text.find_first_not_of("0123456789"), text.size());
   if (digits == 0) return std::nullopt;
   std::int64_t value = 0;
-  for (const char c : text.substr(0, digits)) {
+  for (const char c : text.substr(0, digits))
     value = std::min<std::int64_t>(value * 10 + (c - '0'), std::numeric_limits<std::int32_t>::max());
-  }
   text.remove_prefix(digits);
   return value;
 }
@@ -242,12 +240,11 @@ class CsvReader {
   [[noreturn]] void refuse(std::string_view cell) const {
     // After torch 2.5, the letter B changed its meaning. The message therefore names both old forms, although only one
     // of them is in this cell.
-    if (is_whole_backward_of_older_torch(cell)) {
+    if (is_whole_backward_of_older_torch(cell))
       fail(fmt::format(
           "'{}' is not a cell of a schedule; in torch 2.5 and older, BW is the whole backward and B the input "
           "gradient: write B for BW, and I for B",
           printable(cell)));
-    }
     const bool sliced = schedule_.slices != 1;
     fail(
         fmt::format("'{}' is not a cell of a schedule; expected a cell such as {} (stage, F B I or W, micro-batch{}{})",
@@ -274,9 +271,8 @@ class CsvReader {
   void read_row(std::string_view row) {
     schedule_.workers.emplace_back();
     if (row.ends_with('\r')) row.remove_suffix(1);
-    if (row_ == 1 && trim(row).empty()) {
+    if (row_ == 1 && trim(row).empty())
       fail("expected the ops of worker 0; a first worker without ops needs the first line # {...}");
-    }
     for (column_ = 1; !row.empty(); ++column_) {
       if (const std::string_view cell = trim(take_until(row, ',')); !cell.empty()) add(cell);
     }
@@ -387,10 +383,9 @@ class CsvReader {
     const std::int64_t stages = stage_.id + 1;
     const std::int64_t micro_batches = micro_batch_.id + 1;
     // Every stage has at least an F and a B of each micro-batch.
-    if (stages * micro_batches > kMaxOps / 2) {
+    if (stages * micro_batches > kMaxOps / 2)
       fail_at(stage_.row, stage_.column,
               fmt::format("{} stages times {} micro-batches are more than {} ops", stages, micro_batches, kMaxOps));
-    }
     schedule_.name = "csv";
     schedule_.stages = stages;
     schedule_.micro_batches = micro_batches;

@@ -23,10 +23,9 @@ using Out = std::back_insert_iterator<std::string>;
 
 void write_replicas(Out out, const Placement& placement) {
   fmt::format_to(out, "\"replicas\": [");
-  for (std::size_t r = 0; r < placement.num_replicas(); ++r) {
+  for (std::size_t r = 0; r < placement.num_replicas(); ++r)
     fmt::format_to(out, "{}{{\"id\": {}, \"workers\": [{}]}}", r == 0 ? "" : ", ", r,
                    fmt::join(numbers_of_ids(placement.worker_of[r]), ", "));
-  }
   fmt::format_to(out, "]");
 }
 
@@ -39,9 +38,8 @@ std::string open_header(const Schedule& schedule, const char* gap) {
   const Out out(text);
   if (schedule.slices != 1) fmt::format_to(out, "\"slices\": {},{}", schedule.slices, gap);
   if (schedule.groups != 1) fmt::format_to(out, "\"groups\": {},{}", schedule.groups, gap);
-  if (schedule.micro_batch_scale != 1) {
+  if (schedule.micro_batch_scale != 1)
     fmt::format_to(out, "\"micro_batch_scale\": {},{}", schedule.micro_batch_scale, gap);
-  }
   if (schedule.order) fmt::format_to(out, "\"order\": \"{}\",{}", to_text(*schedule.order), gap);
   if (schedule.late_forwards) fmt::format_to(out, "\"late_forwards\": true,{}", gap);
   if (schedule.updates) {
@@ -98,10 +96,9 @@ Rep saturate(std::int64_t value) {
 
 std::vector<WorkerId> read_replica(const JsonValue& replica, std::size_t index) {
   replica.expect_object({"id", "workers"});
-  if (const std::int64_t id = integer_of(replica.field("id")); id != static_cast<std::int64_t>(index)) {
+  if (const std::int64_t id = integer_of(replica.field("id")); id != static_cast<std::int64_t>(index))
     replica.field("id").fail(
         fmt::format("replicas are listed in order of their ids; expected {}, found {}", index, id));
-  }
   return mapped(replica.field("workers").list(),
                 [](const JsonValue& worker) { return WorkerId(saturate<std::int32_t>(integer_of(worker))); });
 }
@@ -166,9 +163,8 @@ void read_rules(const JsonValue& file, Schedule& schedule) {
   if (file.has("order")) {
     const std::string order = file.text("order");
     schedule.order = find_named<OpOrder>(order);
-    if (!schedule.order || schedule.order == OpOrder::Auto) {
+    if (!schedule.order || schedule.order == OpOrder::Auto)
       file.field("order").fail(fmt::format("expected \"slots\" or \"deepest\", found \"{}\"", printable(order)));
-    }
   }
   schedule.late_forwards = truth_or(file, "late_forwards", false);
   if (truth_or(file, "synchronous", true)) {
@@ -185,12 +181,10 @@ void read_rules(const JsonValue& file, Schedule& schedule) {
 /// Reads all but the workers.
 Schedule read_head(const JsonValue& file) {
   file.expect_object(kFileNames);
-  if (const std::string format = file.text("format"); format != "chimera-schedule") {
+  if (const std::string format = file.text("format"); format != "chimera-schedule")
     file.field("format").fail(fmt::format("expected \"chimera-schedule\", found \"{}\"", printable(format)));
-  }
-  if (const std::int64_t version = integer_of(file.field("version")); version != 1) {
+  if (const std::int64_t version = integer_of(file.field("version")); version != 1)
     file.field("version").fail(fmt::format("this program reads version 1, found {}", version));
-  }
   Schedule schedule{.name = file.text("name"),
                     .stages = count_of(file.field("stages")),
                     .micro_batches = count_of(file.field("micro_batches")),
@@ -200,12 +194,11 @@ Schedule read_head(const JsonValue& file) {
   if (file.has("slices")) schedule.slices = count_of(file.field("slices"), kMaxSlices);
   if (file.has("groups")) schedule.groups = count_of(file.field("groups"));
   // Each factor is at most 10^8, so the product fits in 64 bits.
-  if (schedule.stages * schedule.micro_batches > kMaxOps / 2 / schedule.slices) {
+  if (schedule.stages * schedule.micro_batches > kMaxOps / 2 / schedule.slices)
     file.field("micro_batches")
         .fail(fmt::format("{} stages times {} micro-batches{} are more than {} ops", schedule.stages,
                           schedule.micro_batches,
                           schedule.slices == 1 ? "" : fmt::format(" of {} slices", schedule.slices), kMaxOps));
-  }
   read_rules(file, schedule);
   const std::vector<JsonValue> replicas = file.field("replicas").list();
   for (std::size_t r = 0; r < replicas.size(); ++r)
@@ -234,9 +227,8 @@ std::string to_json(const Schedule& schedule) {
 
 Schedule schedule_from_json(std::string_view text, const std::string& source) {
   // Counted first, because the tree takes about 500 bytes for an op.
-  if (std::ranges::count(text, '{') > kMaxOpsOfFile) {
+  if (std::ranges::count(text, '{') > kMaxOpsOfFile)
     reject("{}: more than {} ops and replicas; a file has at most as many", source, kMaxOpsOfFile);
-  }
   const nlohmann::json json = parse_json(text, source);
   const JsonValue file(json, source);
   Schedule schedule = read_head(file);

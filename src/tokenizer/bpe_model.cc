@@ -184,9 +184,8 @@ class BpeModel final : public WordModel {
       const char32_t before = character_before(left, left.size());
       const char32_t behind = first_character(right);
       joins_.insert(pair_key(before, behind));
-      if (quick_place(before) < kQuick && quick_place(behind) < kQuick) {
+      if (quick_place(before) < kQuick && quick_place(behind) < kQuick)
         ascii_joins_[quick_place(before) * kQuick + quick_place(behind)] = true;
-      }
     }
   }
 

@@ -44,10 +44,9 @@ class BpeLearner {
     for (const std::string& token : training.special_tokens) add_token(token);
     trained_.special_tokens = trained_.tokens.size();
     add_alphabet();
-    if (training.vocabulary < static_cast<std::int64_t>(trained_.tokens.size())) {
+    if (training.vocabulary < static_cast<std::int64_t>(trained_.tokens.size()))
       reject("--vocabulary {}: {} special tokens and 256 bytes take {}; give at least as many", training.vocabulary,
              trained_.special_tokens, trained_.tokens.size());
-    }
     for (const auto& [word, count] : words.counts()) take_word(word, count);
   }
 
@@ -217,7 +216,7 @@ TrainedBpe train_bpe(const WordCounts& words, const BpeTraining& training) {
 std::string to_tokenizer_json(const TrainedBpe& trained) {
   using Json = nlohmann::ordered_json;
   Json added = Json::array();
-  for (std::size_t id = trained.first_special; id < trained.first_special + trained.special_tokens; ++id) {
+  for (std::size_t id = trained.first_special; id < trained.first_special + trained.special_tokens; ++id)
     added.push_back({{"id", id},
                      {"content", trained.tokens[id]},
                      {"single_word", false},
@@ -225,17 +224,14 @@ std::string to_tokenizer_json(const TrainedBpe& trained) {
                      {"rstrip", false},
                      {"normalized", false},
                      {"special", true}});
-  }
   std::string vocabulary;  // text, because insertion into nlohmann's ordered object is linear
-  for (std::size_t id = 0; id < trained.tokens.size(); ++id) {
+  for (std::size_t id = 0; id < trained.tokens.size(); ++id)
     vocabulary += fmt::format("{}      {}: {}", id == 0 ? "" : ",\n", json_text(Json(trained.tokens[id])), id);
-  }
   std::string merges;
-  for (const auto& [left, right] : trained.merges) {
+  for (const auto& [left, right] : trained.merges)
     merges += fmt::format("{}      [{}, {}]", merges.empty() ? "" : ",\n",
                           json_text(Json(trained.tokens[static_cast<std::size_t>(left)])),
                           json_text(Json(trained.tokens[static_cast<std::size_t>(right)])));
-  }
   constexpr const char* kByteLevel =
       R"({{"type": "ByteLevel", "add_prefix_space": {}, "trim_offsets": true, "use_regex": true}})";
   return fmt::format(

@@ -92,9 +92,8 @@ struct StepRun {
     }
   }
   void operator()(const BlankSignDecoding& step) const {
-    for (std::size_t i = 0; i < tokens.size(); ++i) {
+    for (std::size_t i = 0; i < tokens.size(); ++i)
       tokens[i] = replace_all(tokens[i], step.sign, i == 0 && step.drop_first ? "" : " ");
-    }
   }
 };
 

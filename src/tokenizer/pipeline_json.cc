@@ -120,13 +120,11 @@ std::string replacement_of(const JsonValue& part) {
 
 const nlohmann::json& ids_of_special(const JsonValue& part, const std::string& id) {
   const nlohmann::json& tokens = part.field("special_tokens").json();
-  if (!tokens.is_object() || !tokens.contains(id)) {
+  if (!tokens.is_object() || !tokens.contains(id))
     part.fail(fmt::format("'{}' is not among special_tokens", printable(id)));
-  }
   const nlohmann::json& token = tokens[id];
-  if (!token.is_object() || !token.contains("ids") || !token["ids"].is_array()) {
+  if (!token.is_object() || !token.contains("ids") || !token["ids"].is_array())
     part.fail(fmt::format("the special token '{}' has no list of ids", printable(id)));
-  }
   return token["ids"];
 }
 
@@ -174,9 +172,8 @@ std::string text_or(const JsonValue& value, const char* field, const std::string
 }
 
 TokenId id_of(const nlohmann::json& json, const JsonValue& place, const std::string& token) {
-  if (!json.is_number_unsigned() || json.get<std::uint64_t>() >= kMaxIds) {
+  if (!json.is_number_unsigned() || json.get<std::uint64_t>() >= kMaxIds)
     place.fail(fmt::format("the id of '{}' is not a whole number from 0 to {}", printable(token), kMaxIds - 1));
-  }
   return json.get<TokenId>();
 }
 
@@ -189,10 +186,9 @@ TextMap<TokenId> read_vocabulary(const JsonValue& value) {
   for (const auto& [token, id] : value.json().items()) {
     const auto [entry, is_new] = vocabulary.emplace(token, id_of(id, value, token));
     const auto [owner, is_first] = owners.emplace(entry->second, &entry->first);
-    if (!is_first) {
+    if (!is_first)
       value.fail(fmt::format("the id {} belongs to '{}' and to '{}'", entry->second, printable(*owner->second),
                              printable(token)));
-    }
   }
   if (vocabulary.empty()) value.fail("the vocabulary is empty");
   return vocabulary;
@@ -248,13 +244,11 @@ PreTokenizerParts read_pre_tokenizer(const JsonValue& file) {
     } else {
       part.refuse();
     }
-    if (follows_byte_level) {
+    if (follows_byte_level)
       file.field("pre_tokenizer").fail("nothing may follow ByteLevel, which writes bytes as letters");
-    }
   }
-  if (parts.steps.size() > kMaxSteps) {
+  if (parts.steps.size() > kMaxSteps)
     file.field("pre_tokenizer").fail(fmt::format("more than {} steps are not supported", kMaxSteps));
-  }
   return parts;
 }
 

@@ -23,9 +23,8 @@ bool has_white_space(std::string_view text) {
 /// Normal forms never affect a blank.
 bool keeps_white_space(const Normalizer& normalizer) {
   return std::ranges::all_of(normalizer, [](const NormalizerStep& step) {
-    if (const auto* replace = std::get_if<ReplaceStep>(&step)) {
+    if (const auto* replace = std::get_if<ReplaceStep>(&step))
       return !replace->to.empty() && !has_white_space(replace->to) && !has_white_space(replace->from);
-    }
     return !std::holds_alternative<BertStep>(step);
   });
 }

@@ -110,9 +110,8 @@ void add_listed_tokens(const std::string& text, const std::string& source, Token
 std::vector<AddedToken> special_tokens(const TokenizerConfig& config, const std::map<std::string, std::string>& usual,
                                        const TextMap<TokenId>& vocabulary, const std::string& source) {
   constexpr const char* kRemedy = "save a tokenizer.json";
-  if (!config.unsupported.empty()) {
+  if (!config.unsupported.empty())
     reject("{}: {} of tokenizer_config.json is not supported for this file; {}", source, config.unsupported, kRemedy);
-  }
   std::vector<AddedToken> tokens;
   const auto find = [&tokens](const std::string& content) {
     return std::ranges::find(tokens, content, &AddedToken::content);

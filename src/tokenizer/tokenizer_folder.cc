@@ -33,9 +33,8 @@ constexpr const char* kOfOthers[] = {"special_tokens_map.json", "chat_template.j
 
 template <class Take>
 void for_lines(const std::string& text, const std::string& source, Take take) {
-  if (text.starts_with("\xEF\xBB\xBF")) {
+  if (text.starts_with("\xEF\xBB\xBF"))
     throw ConfigError(source + ": begins with a byte order mark, which would be part of a token; save it without one");
-  }
   if (const auto place = find_invalid_utf8(text)) reject("{}: byte {} is not valid UTF-8", source, *place);
   std::size_t number = 1;
   for (std::size_t start = 0; start < text.size(); ++number) {
@@ -54,9 +53,8 @@ std::vector<std::pair<std::string, std::string>> read_merges(const std::string& 
     if (line.starts_with("#version")) return;
     // No token contains a blank: byte-level BPE writes it as a letter.
     const std::size_t blank = line.find(' ');
-    if (blank == line.npos || blank == 0 || blank + 1 == line.size() || line.find(' ', blank + 1) != line.npos) {
+    if (blank == line.npos || blank == 0 || blank + 1 == line.size() || line.find(' ', blank + 1) != line.npos)
       reject("{}: line {}: expected two tokens with a blank between them", source, number);
-    }
     merges.emplace_back(line.substr(0, blank), line.substr(blank + 1));
   });
   return merges;
@@ -64,12 +62,10 @@ std::vector<std::pair<std::string, std::string>> read_merges(const std::string& 
 
 TokenizerConfig config_beside(const fs::path& path, bool with_listed) {
   TokenizerConfig config;
-  if (const fs::path file = path.parent_path() / kTokenizerConfig; path_exists(file)) {
+  if (const fs::path file = path.parent_path() / kTokenizerConfig; path_exists(file))
     config = read_tokenizer_config(read_whole(file.string()), file.string());
-  }
-  if (const fs::path file = path.parent_path() / kAddedTokens; with_listed && path_exists(file)) {
+  if (const fs::path file = path.parent_path() / kAddedTokens; with_listed && path_exists(file))
     add_listed_tokens(read_whole(file.string()), file.string(), config);
-  }
   return config;
 }
 
@@ -99,12 +95,10 @@ std::vector<TokenizerFile> files_of(const fs::path& path) {
   const TokenizerFile config = {(path.parent_path() / kTokenizerConfig).string(), kTokenizerConfig};
   const TokenizerFile added = {(path.parent_path() / kAddedTokens).string(), kAddedTokens};
   // Any file of a pair finds the other one, also with a common prefix: gpt2-vocab.json, gpt2-merges.txt.
-  if (name.ends_with(kVocabulary)) {
+  if (name.ends_with(kVocabulary))
     return {{path.string(), kVocabulary}, {sibling(path, kVocabulary, kMerges).string(), kMerges}, config, added};
-  }
-  if (name.ends_with(kMerges)) {
+  if (name.ends_with(kMerges))
     return {{sibling(path, kMerges, kVocabulary).string(), kVocabulary}, {path.string(), kMerges}, config, added};
-  }
   if (name.ends_with(".txt")) return {{path.string(), kWords}, config, added};
   // Any other name: users rename such files, for example to my-tokenizer.json.
   return {{path.string(), kTokenizerJson}, config};
@@ -180,9 +174,8 @@ std::unique_ptr<Tokenizer> tokenizer_from_words(const std::string& text, const s
     while (!line.empty() && (line.back() == ' ' || line.back() == '\t')) line.remove_suffix(1);
     if (line.empty()) reject("{}: line {} is empty; expected a token", source, number);
     // The id of a token is its line.
-    if (!words.vocabulary.emplace(line, static_cast<TokenId>(number - 1)).second) {
+    if (!words.vocabulary.emplace(line, static_cast<TokenId>(number - 1)).second)
       reject("{}: line {}: '{}' is given twice; leave one of them out", source, number, printable(line));
-    }
   });
   const std::map<std::string, std::string> usual = {{"unk_token", "[UNK]"},
                                                     {"sep_token", "[SEP]"},
@@ -199,9 +192,8 @@ std::unique_ptr<Tokenizer> tokenizer_from_words(const std::string& text, const s
   };
   words.unknown = find("unk_token");
   if (words.unknown < 0) throw ConfigError(source + ": '[UNK]' is missing; expected BERT's vocabulary, a token a line");
-  if (const TokenId cls = find("cls_token"), sep = find("sep_token"); cls >= 0 && sep >= 0) {
+  if (const TokenId cls = find("cls_token"), sep = find("sep_token"); cls >= 0 && sep >= 0)
     parts.input = {cls, kTextPlace, sep};
-  }
   parts.normalizer = {config.bert};
   parts.pre_tokenizer = {BertWordStep{}};
   parts.decoder = {WordPieceDecoding{}};
@@ -254,9 +246,8 @@ std::vector<TokenizerFile> tokenizer_files(const std::string& path) {
   const auto add = [&](const char* name) { files.push_back({.path = (folder / name).string(), .name = name}); };
   if (is_whole_folder) {
     for (const char* name :
-         {kTokenizerJson, kTokenizerConfig, kAddedTokens, kVocabulary, kMerges, kWords, "tokenizer.model"}) {
+         {kTokenizerJson, kTokenizerConfig, kAddedTokens, kVocabulary, kMerges, kWords, "tokenizer.model"})
       add(name);
-    }
   } else {
     files = files_of(path);
   }

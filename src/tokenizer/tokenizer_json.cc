@@ -56,15 +56,13 @@ std::string in_quotes(std::string_view token) { return "'" + printable(token) + 
 std::pair<std::string, std::string> read_merge(const JsonValue& merges, std::size_t i) {
   const nlohmann::json& merge = merges.json()[i];
   const auto is_text = [](const nlohmann::json& part) { return part.is_string(); };
-  if (merge.is_array() && merge.size() == 2 && std::all_of(merge.begin(), merge.end(), is_text)) {
+  if (merge.is_array() && merge.size() == 2 && std::all_of(merge.begin(), merge.end(), is_text))
     return {merge[0].get<std::string>(), merge[1].get<std::string>()};
-  }
   if (merge.is_string()) {
     const auto& text = merge.get_ref<const std::string&>();
     const std::size_t blank = text.find(' ');
-    if (blank != std::string::npos && text.find(' ', blank + 1) == std::string::npos) {
+    if (blank != std::string::npos && text.find(' ', blank + 1) == std::string::npos)
       return {text.substr(0, blank), text.substr(blank + 1)};
-    }
   }
   merges.fail(fmt::format("merge {} is neither [\"left\", \"right\"] nor \"left right\"", i + 1));
 }
@@ -80,9 +78,8 @@ std::unique_ptr<WordModel> read_bpe(const JsonValue& model, const std::string& s
                                     TextMap<TokenId>& vocabulary) {
   model.expect_object({"type", "dropout", "unk_token", "continuing_subword_prefix", "end_of_word_suffix", "fuse_unk",
                        "byte_fallback", "ignore_merges", "vocab", "merges"});
-  if (is_set(model, "dropout") && model.field("dropout").number() != 0) {
+  if (is_set(model, "dropout") && model.field("dropout").number() != 0)
     model.fail("dropout is not supported: the same text would get other ids each time");
-  }
   for (const char* affix : {"continuing_subword_prefix", "end_of_word_suffix"}) {
     if (!text_or(model, affix, "").empty()) model.fail(fmt::format("a {} is not supported for BPE", affix));
   }
@@ -109,9 +106,8 @@ std::unique_ptr<WordModel> read_word_piece(const JsonValue& model, const TextMap
   parts.vocabulary = vocabulary;
   parts.unknown = named_token(model, "unk_token", vocabulary);
   parts.continuing = text_or(model, "continuing_subword_prefix", parts.continuing);
-  if (is_set(model, "max_input_chars_per_word")) {
+  if (is_set(model, "max_input_chars_per_word"))
     parts.most_characters = static_cast<std::size_t>(model.count("max_input_chars_per_word"));
-  }
   return make_word_piece_model(std::move(parts));
 }
 
@@ -139,15 +135,13 @@ std::vector<AddedToken> read_added(const JsonValue& file, const TextMap<TokenId>
     token.special = bool_or(value, "special", false);
     token.normalized = bool_or(value, "normalized", !token.special);
     if (token.content.empty()) value.fail("the content is empty");
-    if (!seen.emplace(token.content, token.id).second) {
+    if (!seen.emplace(token.content, token.id).second)
       value.fail(fmt::format("{} is given twice; leave one of them out", in_quotes(token.content)));
-    }
     const auto known = vocabulary.find(token.content);
     const TokenId expected = known != vocabulary.end() ? known->second : next;
-    if (token.id != expected) {
+    if (token.id != expected)
       value.fail(
           fmt::format("{} has the id {}, but tokenizers gives it {}", in_quotes(token.content), token.id, expected));
-    }
     if (token.id >= next) next = token.id + 1;
     tokens.push_back(std::move(token));
   }
@@ -176,9 +170,8 @@ void require_same_pipeline(const TokenizerConfig& config, const PipelineParts& p
            source);
   };
   for (const char* flag : {"fix_mistral_regex", "split_special_tokens"}) {
-    if (const auto found = config.flags.find(flag); found != config.flags.end() && found->second) {
+    if (const auto found = config.flags.find(flag); found != config.flags.end() && found->second)
       refuse(fmt::format("{} is true", flag));
-    }
   }
   const auto require = [&](const char* flag, bool own) {
     const auto found = config.flags.find(flag);
@@ -250,9 +243,8 @@ std::unique_ptr<Tokenizer> tokenizer_from_json(const std::string& text, const st
   // truncation and padding are those of the program that wrote the file; transformers resets both.
   const JsonValue model = file.field("model");
   const std::string type = type_of(model);
-  if (type != "BPE" && type != "WordPiece") {
+  if (type != "BPE" && type != "WordPiece")
     model.fail(fmt::format("the model {} is not supported; supported: BPE, WordPiece", in_quotes(type)));
-  }
   TextMap<TokenId> vocabulary = read_vocabulary(model.field("vocab"));
   PreTokenizerParts words = read_pre_tokenizer(file);
   PipelineParts parts;
