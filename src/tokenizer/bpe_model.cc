@@ -102,13 +102,7 @@ class MergeTable {
 
 class BpeModel final : public WordModel {
  public:
-  BpeModel(const BpeParts& parts, const std::string& source)
-      : byte_level_(parts.byte_level),
-        byte_fallback_(parts.byte_fallback),
-        fuse_unknown_(parts.fuse_unknown),
-        whole_words_first_(parts.whole_words_first),
-        unknown_(parts.unknown),
-        merges_(parts.merges.size()) {
+  BpeModel(const BpeParts& parts, const std::string& source) : rules_(parts), merges_(parts.merges.size()) {
     for (std::size_t i = 0; i < parts.merges.size(); ++i) {
       const auto& [left, right] = parts.merges[i];
       const TokenId left_id = require_token(parts.vocabulary, left, i, source);
@@ -119,7 +113,7 @@ class BpeModel final : public WordModel {
     }
     for (std::size_t byte = 0; byte < bytes_.size(); ++byte) {
       std::string token;
-      if (byte_level_) {
+      if (rules_.byte_level) {
         append_utf8(token, kByteLetters[byte]);
       } else {
         token = fmt::format("<0x{:02X}>", byte);
@@ -127,10 +121,10 @@ class BpeModel final : public WordModel {
       bytes_[byte] = id_or_none(parts.vocabulary, token);
     }
     for (const auto& [token, id] : parts.vocabulary) {
-      if (whole_words_first_) {
-        if (const auto text = byte_level_ ? bytes_of_letters(token) : token) words_.emplace(*text, id);
+      if (rules_.whole_words_first) {
+        if (const auto text = rules_.byte_level ? bytes_of_letters(token) : token) words_.emplace(*text, id);
       }
-      if (byte_level_ || token.empty()) continue;
+      if (rules_.byte_level || token.empty()) continue;
       std::size_t end = 0;
       const char32_t c = next_character(token, end);
       // Only tokens of one character can be first symbols.
@@ -139,11 +133,11 @@ class BpeModel final : public WordModel {
       characters_[c] = id;
     }
     // With bytes as symbols there is always a pre-tokenizer, and a whole word that is a token must stay in one part.
-    if (!byte_level_ && !whole_words_first_) note_what_joins(parts);
+    if (!rules_.byte_level && !rules_.whole_words_first) note_what_joins(parts);
   }
 
   void encode(std::string_view word, TokenIds& ids, WordCache& cache) const override {
-    if (byte_level_ || whole_words_first_) return encode_part(word, ids, cache);
+    if (rules_.byte_level || rules_.whole_words_first) return encode_part(word, ids, cache);
     // A text without a pre-tokenizer is one word. Encode parts that never join separately, for the cache.
     std::size_t start = 0;
     std::size_t i = 0;
@@ -162,7 +156,7 @@ class BpeModel final : public WordModel {
 
   bool splits_at(std::string_view word, std::size_t place) const override {
     // PipelineTokenizer::cuts_at() asks for a blank, or its sign, and the character before it.
-    if (byte_level_ || whole_words_first_ || place == 0 || place >= word.size()) return false;
+    if (rules_.byte_level || rules_.whole_words_first || place == 0 || place >= word.size()) return false;
     return never_joins(character_before(word, place), first_character(word.substr(place)));
   }
 
@@ -174,7 +168,7 @@ class BpeModel final : public WordModel {
       return std::find(bytes_.begin(), bytes_.end(), vocabulary.find(token)->second) != bytes_.end();
     };
     // Bytes of unknown characters stay apart if no merge begins or ends with a byte token.
-    unknown_apart_ = byte_fallback_ && std::find(bytes_.begin(), bytes_.end(), kNoToken) == bytes_.end();
+    unknown_apart_ = rules_.byte_fallback && std::find(bytes_.begin(), bytes_.end(), kNoToken) == bytes_.end();
     for (const auto& [left, right] : parts.merges) {
       if (is_byte(parts.vocabulary, left) || is_byte(parts.vocabulary, right)) unknown_apart_ = false;
     }
@@ -202,7 +196,7 @@ class BpeModel final : public WordModel {
 
   void encode_part(std::string_view part, TokenIds& ids, WordCache& cache) const {
     if (cache.append(part, ids)) return;
-    if (whole_words_first_) {
+    if (rules_.whole_words_first) {
       if (const auto whole = words_.find(part); whole != words_.end()) {
         ids.push_back(whole->second);
         return cache.insert(part, {&whole->second, 1});
@@ -220,13 +214,13 @@ class BpeModel final : public WordModel {
     // tokenizers puts an unknown token only before the next known one, or fuses it with the next unknown.
     bool unknown_waits = false;
     const auto put_waiting = [&] {
-      if (unknown_waits) symbols.push_back(*unknown_);
+      if (unknown_waits) symbols.push_back(*rules_.unknown);
       unknown_waits = false;
     };
     for (std::size_t i = 0; i < part.size();) {
       const std::size_t start = i;
       TokenId id = kNoToken;
-      if (byte_level_) {
+      if (rules_.byte_level) {
         id = bytes_[static_cast<unsigned char>(part[i++])];
       } else {
         const char32_t c = next_character(part, i);
@@ -239,13 +233,13 @@ class BpeModel final : public WordModel {
       }
       const std::string_view character = part.substr(start, i - start);
       const auto has_token = [this](char byte) { return bytes_[static_cast<unsigned char>(byte)] != kNoToken; };
-      if (byte_fallback_ && std::all_of(character.begin(), character.end(), has_token)) {
+      if (rules_.byte_fallback && std::all_of(character.begin(), character.end(), has_token)) {
         // A pending unknown token follows, as in tokenizers.
         for (const char byte : character) symbols.push_back(bytes_[static_cast<unsigned char>(byte)]);
         continue;
       }
-      if (!unknown_) continue;
-      if (!fuse_unknown_) put_waiting();
+      if (!rules_.unknown) continue;
+      if (!rules_.fuse_unknown) put_waiting();
       unknown_waits = true;
     }
     put_waiting();
@@ -320,13 +314,9 @@ class BpeModel final : public WordModel {
     std::erase(symbols, kNoToken);
   }
 
-  bool byte_level_;
-  bool byte_fallback_;
-  bool fuse_unknown_;
-  bool whole_words_first_;
-  std::optional<TokenId> unknown_;
+  BpeRules rules_;
   MergeTable merges_;
-  TextMap<TokenId> words_;                   // if whole_words_first_
+  TextMap<TokenId> words_;                   // if rules_.whole_words_first
   std::array<TokenId, 256> bytes_;           // [byte]; negative: no token
   bool unknown_apart_ = false;               // unknown characters always become byte tokens, without merges
   std::vector<TokenId> characters_;          // [code point]; negative: no token

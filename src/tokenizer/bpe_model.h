@@ -13,15 +13,19 @@
 
 namespace chimera {
 
-/// A BPE model as a tokenizer.json describes it.
-struct BpeParts {
-  TextMap<TokenId> vocabulary;                              ///< token -> id; ids are not negative
-  std::vector<std::pair<std::string, std::string>> merges;  ///< pairs of tokens to merge; the first has rank 0
-  bool byte_level = false;                                  ///< tokens have one letter per byte (byte_alphabet.h)
+/// How a BPE model divides words.
+struct BpeRules {
+  bool byte_level = false;         ///< tokens have one letter per byte (byte_alphabet.h)
   bool byte_fallback = false;      ///< unknown characters become <0xNN> tokens if all bytes have one
   bool fuse_unknown = false;       ///< adjacent unknown characters become one token
   bool whole_words_first = false;  ///< a word that is a token is not split
   std::optional<TokenId> unknown;  ///< if absent, unknown characters are dropped
+};
+
+/// A BPE model as a tokenizer.json describes it.
+struct BpeParts : BpeRules {
+  TextMap<TokenId> vocabulary;                              ///< token -> id; ids are not negative
+  std::vector<std::pair<std::string, std::string>> merges;  ///< pairs of tokens to merge; the first has rank 0
 };
 
 /// Returns a model that repeatedly merges the adjacent pair of lowest rank (place in the list of merges); of equal
