@@ -1,4 +1,4 @@
-// plan_lowering() computes what the workers must know of each other. WorkerLowering then writes the instructions of one
+// LoweringPlan has what the workers must know of each other. WorkerLowering then writes the instructions of one
 // worker, op by op, after PostPlacing has decided where its receives are posted. lower.h has the rules for all
 // positions.
 
@@ -23,21 +23,10 @@ bool has_backward(const Schedule& schedule) {
   });
 }
 
-/// What the workers of a lowering share, computed once.
-struct LoweringPlan {
-  const Schedule& schedule;
-  const LoweringOptions& options;
-  OpTable table;
-  std::vector<std::int64_t> start;                       // [op]: unit_start_times()
-  std::set<StageId> offload;                             // Stages whose activations move to host memory
-  std::vector<std::vector<AllReduceStart>> all_reduces;  // [worker], in order of start; none if there are updates
-  std::vector<std::vector<PlacedInstruction>> updates;   // [worker]; none in a synchronous schedule
-  std::vector<std::int64_t> last_start;                  // [step]: start of its last op, if there are several steps
-  bool trains;
-};
-
+/// Returns [step]: the start of its last op; nothing for a single step.
 std::vector<std::int64_t> last_starts_of_steps(const OpTable& table, const std::vector<std::int64_t>& start,
                                                std::int64_t steps) {
+  if (steps == 1) return {};
   std::vector<std::int64_t> last(static_cast<std::size_t>(steps), 0);
   const auto micro_batches_of_a_step = static_cast<std::size_t>(table.schedule().micro_batches / steps);
   for (OpIndex op = 0; op < table.size(); ++op) {
@@ -47,25 +36,29 @@ std::vector<std::int64_t> last_starts_of_steps(const OpTable& table, const std::
   return last;
 }
 
+std::set<StageId> stages_to_offload(const LoweringOptions& options) {
+  std::set<StageId> stages = options.offload;
+  if (options.recompute.contains(StageId(0))) stages.erase(StageId(0));  // It keeps nothing
+  return stages;
+}
+
 // Each worker's program needs facts about all workers (t, consumers, group orders). They are computed once, so that
 // lowering takes linear time.
-LoweringPlan plan_lowering(const Schedule& schedule, const LoweringOptions& options) {
-  LoweringPlan plan{.schedule = schedule,
-                    .options = options,
-                    .table = OpTable(schedule),
-                    .start = {},
-                    .offload = options.offload,
-                    .all_reduces = {},
-                    .updates = place_updates(schedule, options.all_reduces.every_stage),
-                    .last_start = {},
-                    .trains = has_backward(schedule)};
-  plan.start = unit_start_times(plan.table, options.pairs);
-  if (options.recompute.contains(StageId(0))) plan.offload.erase(StageId(0));  // It keeps nothing
-  plan.all_reduces.resize(schedule.workers.size());
-  if (!schedule.updates) plan.all_reduces = place_all_reduces(plan.table, plan.start, options.all_reduces);
-  if (options.steps > 1) plan.last_start = last_starts_of_steps(plan.table, plan.start, options.steps);
-  return plan;
-}
+/// What the workers of a lowering share.
+struct LoweringPlan {
+  const Schedule& schedule;
+  const LoweringOptions& options;
+  OpTable table{schedule};
+  std::vector<std::int64_t> start = unit_start_times(table, options.pairs);  // [op]
+  std::set<StageId> offload = stages_to_offload(options);
+  std::vector<std::vector<AllReduceStart>> all_reduces =  // [worker], in order of start; none if there are updates
+      schedule.updates ? std::vector<std::vector<AllReduceStart>>(schedule.workers.size())
+                       : place_all_reduces(table, start, options.all_reduces);
+  std::vector<std::vector<PlacedInstruction>> updates =  // [worker]; none in a synchronous schedule
+      place_updates(schedule, options.all_reduces.every_stage);
+  std::vector<std::int64_t> last_start = last_starts_of_steps(table, start, options.steps);  // [step]
+  bool trains = has_backward(schedule);
+};
 
 WorkerId worker_id(std::size_t worker) { return WorkerId(static_cast<std::int64_t>(worker)); }
 
@@ -339,7 +332,7 @@ std::vector<std::vector<PlacedInstruction>> place_updates(const Schedule& schedu
 }
 
 Program lower(const Schedule& schedule, const LoweringOptions& options) {
-  const LoweringPlan plan = plan_lowering(schedule, options);
+  const LoweringPlan plan{schedule, options};
   Program program{.stages = schedule.stages,
                   .micro_batches = schedule.micro_batches,
                   .placement = schedule.placement,
