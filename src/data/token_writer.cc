@@ -10,6 +10,7 @@
 
 #include "core/files.h"
 #include "core/reject.h"
+#include "data/data_file.h"
 
 // A file has its final name only when it is complete. Until then it ends in .unfinished, is locked by the process that
 // writes it, and may be longer than the last saved position: whoever continues truncates it to that position
@@ -176,14 +177,7 @@ void TokenWriter::write_index() {
   const std::string path = index_path_ + kUnfinished;
   const auto documents = static_cast<std::size_t>(written_.documents);
   std::vector<std::int32_t> lengths(documents);
-  const std::size_t bytes = documents * sizeof(std::int32_t);
-  // pread() may return less than it was asked for.
-  for (std::size_t done = 0; done < bytes;) {
-    const ssize_t got =
-        ::pread(lengths_.get(), reinterpret_cast<char*>(lengths.data()) + done, bytes - done, static_cast<off_t>(done));
-    if (got <= 0) reject("{}: cannot be read ({})", path, system_message(got < 0 ? errno : EIO));
-    done += static_cast<std::size_t>(got);
-  }
+  DataFile(path).read(0, std::as_writable_bytes(std::span(lengths)));
   // The unfinished index holds only lengths; the final one has a header before them, so it is written anew.
   if (::lseek(lengths_.get(), 0, SEEK_SET) < 0 || ::ftruncate(lengths_.get(), 0) != 0) cannot_write(path, errno);
   // token_type() chooses among the types that Megatron has.
