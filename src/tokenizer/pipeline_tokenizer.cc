@@ -169,8 +169,8 @@ class PipelineTokenizer final : public Tokenizer {
     return found->second;
   }
   std::optional<std::string> token_text(TokenId id) const override {
-    if (id < 0 || id >= vocabulary_size() || !texts_[static_cast<std::size_t>(id)].exists) return std::nullopt;
-    return texts_[static_cast<std::size_t>(id)].text;
+    const TokenText* token = find(id);
+    return token == nullptr ? std::nullopt : std::optional(token->text);
   }
   std::optional<TokenId> end_of_document() const override {
     if (!parts_.end_of_document.empty()) return find_token(parts_.end_of_document);
@@ -182,13 +182,9 @@ class PipelineTokenizer final : public Tokenizer {
   std::string decode(std::span<const TokenId> ids, bool with_special) const override {
     std::vector<std::string> tokens;
     for (const TokenId id : ids) {
-      if (id < 0 || id >= vocabulary_size() || !texts_[static_cast<std::size_t>(id)].exists) continue;
-      const TokenText& token = texts_[static_cast<std::size_t>(id)];
-      if (!token.decoded.empty()) {
-        tokens.push_back(token.decoded);
-      } else if (with_special || !token.special) {
-        tokens.push_back(token.text);
-      }
+      const TokenText* token = find(id);
+      if (token == nullptr || (token->decoded.empty() && token->special && !with_special)) continue;
+      tokens.push_back(token->decoded.empty() ? token->text : token->decoded);
     }
     return chimera::decode(parts_.decoder, std::move(tokens));
   }
@@ -217,6 +213,18 @@ class PipelineTokenizer final : public Tokenizer {
   }
 
  private:
+  struct TokenText {
+    std::string text;
+    bool exists = false;
+    bool special = false;
+    std::string decoded = {};  // for decoding, if the normalizer changes an added token
+  };
+  /// Returns null if there is no such token.
+  const TokenText* find(TokenId id) const {
+    if (id < 0 || id >= vocabulary_size() || !texts_[static_cast<std::size_t>(id)].exists) return nullptr;
+    return &texts_[static_cast<std::size_t>(id)];
+  }
+
   /// Never cuts after an added token, because the next piece may get a prefix.
   bool cuts_at(std::string_view text, std::size_t place) const {
     const CharacterTable& table = character_table();
@@ -246,12 +254,6 @@ class PipelineTokenizer final : public Tokenizer {
     return last;
   }
 
-  struct TokenText {
-    std::string text;
-    bool exists = false;
-    bool special = false;
-    std::string decoded = {};  // for decoding, if the normalizer changes an added token
-  };
   PipelineParts parts_;
   // Some added tokens match the text as given, others only after normalization.
   TokenFinder raw_;         // tokens in the original text
