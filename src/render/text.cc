@@ -129,20 +129,13 @@ Grid draw_in_cells(const Schedule& schedule, const Timeline& timeline, double un
   return grid;
 }
 
-// A pair that runs together is one box with two labels, so it may be short and still need many letters.
-/// Pairs that run together are separate.
+/// The longest label and the shortest box of some ops.
 struct Extremes {
-  std::size_t letters = 1;
-  std::size_t letters_of_pair = 0;
+  std::size_t letters = 0;
   double shortest = 0;
-  double shortest_pair = 0;
 
   /// Letters per unit of time: the shortest op fits the longest label and a blank.
-  [[nodiscard]] double scale() const {
-    const double of_ops = static_cast<double>(letters + 1) / shortest;
-    if (letters_of_pair == 0) return of_ops;
-    return std::max(of_ops, static_cast<double>(letters_of_pair + 1) / shortest_pair);
-  }
+  [[nodiscard]] double scale() const { return static_cast<double>(letters + 1) / shortest; }
 };
 
 /// Example: `0F1`. A pair that runs together gives `0F1&0B0` for the first op and nothing for the second.
@@ -153,25 +146,24 @@ std::string label_of(const Schedule& schedule, const Timeline& timeline, std::si
   return runs_with_next(ops, timeline.workers[worker], i) ? label + "&" + to_text(ops[i + 1], schedule.slices) : label;
 }
 
-Extremes extremes(const Schedule& schedule, const Timeline& timeline) {
-  Extremes found{.shortest = timeline.makespan, .shortest_pair = timeline.makespan};
+// A pair that runs together is one box with two labels, so it may be short and still need many letters.
+double letters_per_unit(const Schedule& schedule, const Timeline& timeline) {
+  Extremes ops{1, timeline.makespan};
+  Extremes pairs{0, timeline.makespan};
   for (std::size_t w = 0; w < schedule.workers.size(); ++w) {
-    const auto& ops = schedule.workers[w];
-    for (std::size_t i = 0; i < ops.size(); ++i) {
+    for (std::size_t i = 0; i < schedule.workers[w].size(); ++i) {
       const TimedOp& time = timeline.workers[w].ops[i];
-      const bool pair = runs_with_next(ops, timeline.workers[w], i);
-      auto& letters = pair ? found.letters_of_pair : found.letters;
-      auto& shortest = pair ? found.shortest_pair : found.shortest;
-      letters = std::max(letters, label_of(schedule, timeline, w, i).size());
-      shortest = std::min(shortest, time.end - time.start);
+      Extremes& found = runs_with_next(schedule.workers[w], timeline.workers[w], i) ? pairs : ops;
+      found.letters = std::max(found.letters, label_of(schedule, timeline, w, i).size());
+      found.shortest = std::min(found.shortest, time.end - time.start);
     }
   }
-  return found;
+  return pairs.letters == 0 ? ops.scale() : std::max(ops.scale(), pairs.scale());
 }
 
 /// Draws one cell per letter; nullopt if too wide.
 std::optional<Grid> draw_to_scale(const Schedule& schedule, const Timeline& timeline) {
-  const double scale = extremes(schedule, timeline).scale();
+  const double scale = letters_per_unit(schedule, timeline);
   if (!(timeline.makespan * scale <= static_cast<double>(kMaxScaledColumns))) return std::nullopt;
   Grid grid =
       grid_with(schedule, round_to_index(timeline.makespan * scale), {". a bubble, - the op goes on; to scale"});
