@@ -214,8 +214,7 @@ const std::array<Dropped, 3> kDropped = {
     Dropped{
         {"REDUCE_GRAD"}, false, "REDUCE_GRAD are dropped: gradients are summed after the last backward of a stage"}};
 
-// Without a header, the shape of the schedule follows from the ops; the largest ids are kept with their cells, so that
-// an id far beyond the number of ops is refused before memory for it is allocated.
+// Without a header, the shape of the schedule follows from the ops.
 class CsvReader {
  public:
   CsvReader(std::string_view text, const std::string& source) : text_(text), source_(source) {}
@@ -315,7 +314,6 @@ class CsvReader {
 
   void add(const Op& op) {
     if (++num_ops_ > kMaxOpsOfFile) fail(fmt::format("more than {} ops; a file has at most as many", kMaxOpsOfFile));
-    if (!has_header_) remember_largest(op);
     schedule_.workers.back().push_back(op);
   }
 
@@ -358,33 +356,26 @@ class CsvReader {
     return !has_header_ || take_suffix(cell, 'r');
   }
 
-  /// The largest id and its cell.
-  struct Largest {
-    std::int64_t id = -1;
-    std::int64_t row = 1;
-    std::int64_t column = 1;
-    void see(std::int64_t other, std::int64_t at_row, std::int64_t at_column) {
-      if (other > id) *this = {other, at_row, at_column};
-    }
-  };
-
-  void remember_largest(const Op& op) {
-    stage_.see(op.stage.value(), row_, column_);
-    micro_batch_.see(op.micro_batch.value(), row_, column_);
-  }
-
+  /// Without a header, an id far beyond the number of ops is refused before memory for it is allocated.
   void infer_shape() {
     if (num_ops_ == 0) fail_at(1, 1, "no op in the text; a schedule has cells like 2F5");
-    for (const auto& [largest, what] : {std::pair{stage_, "stage"}, std::pair{micro_batch_, "micro-batch"}}) {
-      if (largest.id < num_ops_) continue;
-      fail_at(largest.row, largest.column,
-              fmt::format("{} {} in a text of {} ops; ids count from 0", what, largest.id, num_ops_));
+    std::int64_t stages = 0;
+    std::int64_t micro_batches = 0;
+    for (std::size_t w = 0; w < schedule_.workers.size(); ++w) {
+      for (std::size_t i = 0; i < schedule_.workers[w].size(); ++i) {
+        const Op& op = schedule_.workers[w][i];
+        stages = std::max(stages, op.stage.value() + 1);
+        micro_batches = std::max(micro_batches, op.micro_batch.value() + 1);
+        for (const auto& [largest, what] : {std::pair{stages, "stage"}, std::pair{micro_batches, "micro-batch"}}) {
+          if (largest <= num_ops_) continue;
+          fail_at(static_cast<std::int64_t>(w) + 1, static_cast<std::int64_t>(i) + 1,
+                  fmt::format("{} {} in a text of {} ops; ids count from 0", what, largest - 1, num_ops_));
+        }
+      }
     }
-    const std::int64_t stages = stage_.id + 1;
-    const std::int64_t micro_batches = micro_batch_.id + 1;
     // Every stage has at least an F and a B of each micro-batch.
     if (stages * micro_batches > kMaxOps / 2)
-      fail_at(stage_.row, stage_.column,
+      fail_at(1, 1,
               fmt::format("{} stages times {} micro-batches are more than {} ops", stages, micro_batches, kMaxOps));
     schedule_.name = "csv";
     schedule_.stages = stages;
@@ -399,8 +390,6 @@ class CsvReader {
   std::int64_t row_ = 1;
   std::int64_t column_ = 1;
   std::int64_t num_ops_ = 0;
-  Largest stage_;
-  Largest micro_batch_;
   std::array<std::int64_t, kDropped.size()> dropped_{};
 };
 
