@@ -134,14 +134,8 @@ class PostPlacing {
     const auto is_before = [&](std::size_t i) {
       return turn(worker_, plan_.table.first(worker_) + static_cast<OpIndex>(i)) < maker_turn;
     };
-    // Galloping: the next turn is usually a few ops further, so steps double from there before the binary search.
     std::size_t low = from;
-    std::size_t step = 1;
-    while (low + step <= ops_.size() && is_before(low + step - 1)) {
-      low += step;
-      step *= 2;
-    }
-    std::size_t high = std::min(low + step - 1, ops_.size());
+    std::size_t high = ops_.size();
     while (low < high) {  // Start times ascend along a worker's list
       const std::size_t middle = low + (high - low) / 2;
       is_before(middle) ? low = middle + 1 : high = middle;
