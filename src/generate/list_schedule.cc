@@ -2,8 +2,6 @@
 
 #include "generate/list_schedule.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 
 #include "core/invariant.h"
@@ -43,17 +41,14 @@ Instance queues_of(const ListTask& task, const MicroBatches& members) {
   return instance;
 }
 
+constexpr const char* kNoRoom = "a limit on activations has no room for one micro-batch";
+
 void limit_workers(Instance& instance, const std::vector<std::int64_t>& credits) {
   if (credits.empty()) return;
   instance.size.emplace_back(instance.replica.size(), 1);
   instance.room.emplace_back(credits.begin(), credits.end());
-  for (std::size_t w = 0; w < instance.chains.size(); ++w) {
-    const auto [needed, replica] = needed_by_one(instance, 0, w);
-    if (needed <= instance.room[0][w]) continue;
-    throw InternalError(
-        fmt::format("worker {} waits for a credit, of which it has {}; one micro-batch of replica {} needs {} there", w,
-                    credits[w], replica, needed));
-  }
+  for (std::size_t w = 0; w < instance.chains.size(); ++w)
+    require_invariant(needed_by_one(instance, 0, w).first <= instance.room[0][w], kNoRoom);
 }
 
 std::vector<std::int32_t> credits_of_chains(const Instance& instance, const ListTask& task) {
@@ -62,11 +57,8 @@ std::vector<std::int32_t> credits_of_chains(const Instance& instance, const List
     for (const std::int64_t each : row) {
       const std::size_t chain = credits.size();
       credits.push_back(static_cast<std::int32_t>(each));
-      const OpQueue& forwards = instance.queues[kQueuesOfChain * chain];
-      if (each >= task.slices || forwards.count == 0) continue;
-      throw InternalError(
-          fmt::format("worker {} waits for a credit of stage {} of replica {}, which has {}; a micro-batch needs {}",
-                      forwards.worker, instance.stage[chain], instance.replica[chain], each, task.slices));
+      const bool has_ops = instance.queues[kQueuesOfChain * chain].count > 0;
+      require_invariant(!has_ops || each >= task.slices, kNoRoom);
     }
   }
   return credits;

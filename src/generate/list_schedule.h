@@ -49,8 +49,8 @@ struct ListResult {
 /// Limits cannot cause a deadlock, because the oldest unfinished micro-batch (smallest age, then smallest replica) can
 /// always run. Younger micro-batches wait behind it at a stage, and worker credits are reserved for it.
 ///
-/// Requires ops of at least 1 tick and a latency of at least 0. Throws InternalError, naming worker and credit, if a
-/// limit has no room for a single micro-batch.
+/// Requires ops of at least 1 tick and a latency of at least 0. Throws InternalError if a limit has no room for
+/// a single micro-batch.
 [[nodiscard]] ListResult list_schedule(const ListTask& task, const ListRank& rank);
 
 /// Limits of deepest_first(). The defaults are no limits.
