@@ -1,6 +1,6 @@
 #pragma once
 
-// The input of the search: a SearchProblem, and the same problem as an Instance (generate/op_queues.h), in which ops,
+// The input of the search: a SearchProblem, and the same problem as an Instance (generate/list_orders.h), in which ops,
 // stages and workers are indices of arrays, for the speed of the algorithms.
 //
 // A chain is a stage of a replica, and a queue the ops of one kind of a chain. The search runs the micro-batches of
