@@ -58,27 +58,28 @@ std::string sums_of(const Panel& panel) {
 /// panel has some.
 class SvgLayout {
  public:
+  double axis_end;
+  double scale;  // Pixels per unit of time
+  double all_reduce_height = 0;
+  double memory_height = 0;
+  double most_memory = 0;
+
   SvgLayout(const Panel& panel, const std::optional<SvgAxis>& axis)
-      : panel_(panel),
-        axis_end_(axis ? axis->length : panel.timeline.makespan),
-        scale_(axis && axis->length > 0 ? (axis->width - kLeft - kRight) / axis->length : chosen_scale()) {
+      : axis_end(axis ? axis->length : panel.timeline.makespan), panel_(panel) {
+    scale = axis && axis->length > 0 ? (axis->width - kLeft - kRight) / axis->length : chosen_scale();
     const auto has_any = [](const auto& entries) { return !entries.empty(); };
-    if (std::ranges::any_of(panel.explanation.all_reduces, has_any)) all_reduce_height_ = kAllReduceHeight;
+    if (std::ranges::any_of(panel.explanation.all_reduces, has_any)) all_reduce_height = kAllReduceHeight;
     // One scale for all workers, so that their heights can be compared.
     for (const auto& points : panel.explanation.memory) {
-      for (const MemoryPoint& point : points) most_memory_ = std::max(most_memory_, point.amount);
+      for (const MemoryPoint& point : points) most_memory = std::max(most_memory, point.amount);
     }
+    if (most_memory > 0) memory_height = kMemoryHeight;
   }
 
-  [[nodiscard]] double scale() const { return scale_; }  // Pixels per unit of time
-  [[nodiscard]] double axis_end() const { return axis_end_; }
-  [[nodiscard]] double all_reduce_height() const { return all_reduce_height_; }
-  [[nodiscard]] double memory_height() const { return most_memory_ > 0 ? kMemoryHeight : 0; }
-  [[nodiscard]] double most_memory() const { return most_memory_; }
-  [[nodiscard]] double x(double time) const { return kLeft + time * scale_; }
+  [[nodiscard]] double x(double time) const { return kLeft + time * scale; }
   [[nodiscard]] double y(std::size_t worker) const {
     // A lane that one worker needs is there for all, so that rows are equally high.
-    return kTop + static_cast<double>(worker) * (kOpHeight + all_reduce_height_ + memory_height() + kRowGap);
+    return kTop + static_cast<double>(worker) * (kOpHeight + all_reduce_height + memory_height + kRowGap);
   }
 
   /// Part of an op's row: half for each op of a pair that runs together.
@@ -115,10 +116,6 @@ class SvgLayout {
   }
 
   const Panel& panel_;
-  double axis_end_;
-  double scale_;
-  double all_reduce_height_ = 0;
-  double most_memory_ = 0;
 };
 
 /// The styles of what occurs in a panel, and their legend.
@@ -215,12 +212,12 @@ class SvgLegend {
     if (const std::size_t shades = num_shades(panel_.schedule.slices); shades > 1 && !kinds_.empty())
       entries.emplace_back(class_of(panel_.schedule, *kinds_.begin(), 0, shades - 1), "later slices are paler");
     if (has_pairs(panel_.schedule)) entries.emplace_back("pair", "two ops of a pair");
-    if (layout_.all_reduce_height() > 0) entries.emplace_back("all-reduce", "all-reduce");
+    if (layout_.all_reduce_height > 0) entries.emplace_back("all-reduce", "all-reduce");
     if (has_updates()) entries.emplace_back("update", "optimizer step");
     for (const IdleCause cause : causes_) entries.emplace_back(to_text(cause), fmt::format("idle: {}", to_text(cause)));
     if (!panel_.explanation.critical_path.empty()) entries.emplace_back("critical", "critical path");
-    if (layout_.memory_height() > 0)
-      entries.emplace_back("memory", fmt::format("memory, full height {}", memory_text(panel_, layout_.most_memory())));
+    if (layout_.memory_height > 0)
+      entries.emplace_back("memory", fmt::format("memory, full height {}", memory_text(panel_, layout_.most_memory)));
     return entries;
   }
 
@@ -277,8 +274,8 @@ class SvgPicture {
 
   void axis() {
     constexpr double kPixels = 80;  // Between two numbers, at least
-    for (const double time : ticks(0, layout_.axis_end(), layout_.axis_end() * layout_.scale() / kPixels)) {
-      if (time > layout_.axis_end()) break;
+    for (const double time : ticks(0, layout_.axis_end, layout_.axis_end * layout_.scale / kPixels)) {
+      if (time > layout_.axis_end) break;
       out_.put("<text class=\"tick\" x=\"{0}\" y=\"36\">{1:.6g}</text><path class=\"rule\" d=\"M{0} 40v4\"/>\n",
                pixels(layout_.x(time)), time);
     }
@@ -288,7 +285,7 @@ class SvgPicture {
     // A gap of 0.75 pixels keeps boxes of the same color apart.
     out_.put("<rect class=\"{}\" x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\"><title>{}</title></rect>", name,
              pixels(layout_.x(time.start)), pixels(top),
-             pixels(std::max(0.0, (time.end - time.start) * layout_.scale() - 0.75)), pixels(height), title);
+             pixels(std::max(0.0, (time.end - time.start) * layout_.scale - 0.75)), pixels(height), title);
   }
 
   void row(std::size_t worker) {
@@ -315,15 +312,15 @@ class SvgPicture {
           fmt::format("optimizer step, {:.6g} to {:.6g}", update.start, update.end));
       out_.put("\n");
     }
-    if (layout_.all_reduce_height() > 0) all_reduces(worker, top + kOpHeight);
-    if (layout_.memory_height() > 0) memory(worker, top + kOpHeight + layout_.all_reduce_height());
+    if (layout_.all_reduce_height > 0) all_reduces(worker, top + kOpHeight);
+    if (layout_.memory_height > 0) memory(worker, top + kOpHeight + layout_.all_reduce_height);
   }
 
   void pair(std::size_t worker, std::size_t first, double top) {
     const TimedOp& one = panel_.timeline.workers[worker].ops[first];
     const TimedOp& other = panel_.timeline.workers[worker].ops[first + 1];
     out_.put("<path class=\"pair\" d=\"M{0} {1}h{2}v{3}H{0}z\"/>\n", pixels(layout_.x(one.start)), pixels(top),
-             pixels(std::max(0.0, (std::max(one.end, other.end) - one.start) * layout_.scale() - 0.75)),
+             pixels(std::max(0.0, (std::max(one.end, other.end) - one.start) * layout_.scale - 0.75)),
              pixels(kOpHeight));
   }
 
@@ -338,7 +335,7 @@ class SvgPicture {
         lane.height,
         fmt::format("{}: stage {}, micro-batch {}{}, replica {}, {:.6g} to {:.6g}", label, op.stage.value(),
                     op.micro_batch.value(), slice, op.replica.value(), time.start, time.end));
-    const double width = (time.end - time.start) * layout_.scale();
+    const double width = (time.end - time.start) * layout_.scale;
     // A box has its full label, or only the micro-batch, or nothing, depending on the room.
     for (const std::string& text : {label, std::to_string(op.micro_batch.value())}) {
       if (static_cast<double>(text.size()) * kLetterWidth + 3 > width) continue;
@@ -371,9 +368,7 @@ class SvgPicture {
   void memory(std::size_t worker, double top) {
     const auto& points = panel_.explanation.memory[worker];
     if (points.empty()) return;
-    const auto height = [&](double amount) {
-      return pixels(top + kMemoryHeight * (1 - amount / layout_.most_memory()));
-    };
+    const auto height = [&](double amount) { return pixels(top + kMemoryHeight * (1 - amount / layout_.most_memory)); };
     // Memory changes in steps: across to the time of a change, then up or down to the new amount.
     out_.put("<path class=\"memory\" d=\"M{} {}", pixels(layout_.x(points.front().time)), pixels(top + kMemoryHeight));
     for (const MemoryPoint& point : points) out_.put("H{}V{}", pixels(layout_.x(point.time)), height(point.amount));
@@ -388,7 +383,7 @@ class SvgPicture {
       // Inside the box: a line on its edge would cover a part of the neighbors.
       out_.put("<path class=\"critical\" d=\"M{} {}h{}v{}H{}z\"/>\n", pixels(layout_.x(time.start) + 0.5),
                pixels(layout_.y(place.worker) + lane.top + 1),
-               pixels(std::max(0.0, (time.end - time.start) * layout_.scale() - 1.75)), pixels(lane.height - 2),
+               pixels(std::max(0.0, (time.end - time.start) * layout_.scale - 1.75)), pixels(lane.height - 2),
                pixels(layout_.x(time.start) + 0.5));
     }
   }
