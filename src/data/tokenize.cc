@@ -32,6 +32,10 @@
 // input and output together; a later call continues from them.
 
 namespace chimera {
+
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(InputPosition, file, offset, line, in_document)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(OutputPosition, tokens, documents, open_document)
+
 namespace {
 
 constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
@@ -338,17 +342,11 @@ namespace fs = std::filesystem;
 using nlohmann::json;
 
 /// Programs can set the modification time, but not ctime.
-json stamp(const std::string& path) {
+std::string stamp(const std::string& path) {
   struct stat status {};
-  if (::stat(path.c_str(), &status) != 0) return {path};
-  return {path,
-          status.st_dev,
-          status.st_ino,
-          status.st_size,
-          status.st_mtim.tv_sec,
-          status.st_mtim.tv_nsec,
-          status.st_ctim.tv_sec,
-          status.st_ctim.tv_nsec};
+  if (::stat(path.c_str(), &status) != 0) return path;
+  return fmt::format("{} {} {} {} {}.{} {}.{}", path, status.st_dev, status.st_ino, status.st_size,
+                     status.st_mtim.tv_sec, status.st_mtim.tv_nsec, status.st_ctim.tv_sec, status.st_ctim.tv_nsec);
 }
 
 struct TokenizeState {
@@ -357,6 +355,7 @@ struct TokenizeState {
   std::int64_t skipped = 0;
   std::int64_t bytes = 0;
 };
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(TokenizeState, place, written, skipped, bytes)
 
 /// Returns names, sizes and times of inputs and tokenizer files, and the options.
 std::string resume_key(const Inputs& inputs, const std::string& tokenizer, const std::string& options) {
@@ -369,19 +368,9 @@ std::string resume_key(const Inputs& inputs, const std::string& tokenizer, const
   return json_text(key);
 }
 
-/// Progress file: {"key": resume_key(), "state": [the numbers of TokenizeState in the order of its fields]}.
+/// Progress file: {"key": resume_key(), "state": TokenizeState}.
 void write_resume(const std::string& path, const std::string& key, const TokenizeState& state) {
-  const auto& [place, written, skipped, bytes] = state;
-  const json numbers = {place.file,
-                        place.offset,
-                        place.line,
-                        place.in_document ? 1 : 0,
-                        written.tokens,
-                        written.documents,
-                        written.open_document,
-                        skipped,
-                        bytes};
-  write_whole(path, json_text(json{{"key", key}, {"state", numbers}}) + "\n");
+  write_whole(path, json_text(json{{"key", key}, {"state", state}}) + "\n");
 }
 
 /// Returns nothing if the file is missing, malformed, or has another key.
@@ -390,8 +379,7 @@ std::optional<TokenizeState> read_resume(const std::string& path, const std::str
   try {
     const json file = read_json(read_whole(path));
     if (file.at("key") != key) return std::nullopt;
-    const auto n = file.at("state").get<std::array<std::int64_t, 9>>();
-    return TokenizeState{{n[0], n[1], n[2], n[3] != 0}, {n[4], n[5], n[6]}, n[7], n[8]};
+    return file.at("state").get<TokenizeState>();
   } catch (const json::exception&) {
     return std::nullopt;
   }
