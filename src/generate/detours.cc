@@ -173,15 +173,7 @@ Detours unchanged(const Schedule& all, double unit) {
   Detours result{.schedule = all, .peak_in_flight = static_cast<double>(peak_in_flight(all)) * unit};
   const OpTable table(all);
   const auto start = unit_start_times(table);
-  for (std::size_t w = 0; w < all.workers.size(); ++w) {
-    std::int64_t load = 0;
-    std::int64_t first = std::numeric_limits<std::int64_t>::max();
-    for (const Op& op : all.workers[w]) {
-      load += unit_duration(op.kind);
-      first = std::min(first, op.stage.value());
-    }
-    if (load > 0) result.bound = std::max(result.bound, static_cast<double>(load + first));
-  }
+  result.bound = find_routes({.healthy = all, .speeds = std::vector<double>(all.workers.size(), 1)}).bound;
   for (OpIndex op = 0; op < table.size(); ++op)
     result.makespan = std::max(result.makespan, static_cast<double>(start[op] + unit_duration(table.op(op).kind)));
   return result;
