@@ -47,13 +47,9 @@ std::int64_t last_wait(const OpTable& table, const std::vector<std::int64_t>& st
 /// Returns the position before which all-reduces start early; the others start after the last op.
 std::int64_t eager_until(const OpTable& table, const std::vector<std::int64_t>& start, std::size_t worker,
                          AllReducePlacement placement) {
-  switch (placement) {
-    case AllReducePlacement::Eager: return static_cast<std::int64_t>(table.schedule().workers[worker].size());
-    case AllReducePlacement::EagerOpt: return last_wait(table, start, worker);
-    // No op is at a position below -1, so every all-reduce comes after the worker's last op.
-    case AllReducePlacement::Post: return -1;
-  }
-  return -1;
+  if (placement == AllReducePlacement::Eager) return std::ssize(table.schedule().workers[worker]);
+  // No op is at a position below -1, so every all-reduce comes after the worker's last op.
+  return placement == AllReducePlacement::EagerOpt ? last_wait(table, start, worker) : -1;
 }
 
 }  // namespace
