@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <array>
+
 namespace chimera {
 
 const char* to_text(ChannelDiscipline discipline) {
@@ -9,30 +11,25 @@ const char* to_text(ChannelDiscipline discipline) {
 }
 
 std::string to_text(const Instruction& instruction, std::int64_t slices) {
-  const auto tensor = [&](const char* verb, const char* preposition) {
-    return fmt::format("{} {} {} worker {}", verb, to_text(instruction.op, slices), preposition,
-                       instruction.peer.value());
-  };
-  switch (instruction.kind) {
-    case InstructionKind::Compute: return to_text(instruction.op, slices);
-    case InstructionKind::Recompute: return "recompute for " + to_text(instruction.op, slices);
-    case InstructionKind::PostReceive: return tensor("post receive of", "from");
-    case InstructionKind::WaitReceive: return tensor("wait for", "from");
-    case InstructionKind::StartSend: return tensor("send", "to");
-    case InstructionKind::WaitSend: return tensor("wait for send of", "to");
-    case InstructionKind::StartAllReduce: return fmt::format("start all-reduce of stage {}", instruction.group.value());
-    case InstructionKind::WaitAllReduce:
-      return fmt::format("wait for all-reduce of stage {}", instruction.group.value());
-    case InstructionKind::ReduceScalars: return "sum norms and losses";
-    case InstructionKind::OptimizerStep: return "optimizer step";
-    case InstructionKind::UpdateWeights:
-      return fmt::format("update stage {} to version {}", instruction.op.stage.value(), instruction.op.weight_version);
-    case InstructionKind::DropWeights:
-      return fmt::format("drop version {} of stage {}", instruction.op.weight_version, instruction.op.stage.value());
-    case InstructionKind::Offload: return "offload " + to_text(instruction.op, slices);
-    case InstructionKind::Load: return "load for " + to_text(instruction.op, slices);
-  }
-  return {};
+  constexpr std::array kTexts = {"{op}",
+                                 "recompute for {op}",
+                                 "post receive of {op} from worker {peer}",
+                                 "wait for {op} from worker {peer}",
+                                 "send {op} to worker {peer}",
+                                 "wait for send of {op} to worker {peer}",
+                                 "start all-reduce of stage {group}",
+                                 "wait for all-reduce of stage {group}",
+                                 "sum norms and losses",
+                                 "optimizer step",
+                                 "update stage {stage} to version {version}",
+                                 "drop version {version} of stage {stage}",
+                                 "offload {op}",
+                                 "load for {op}"};  // [InstructionKind]
+  const Op& op = instruction.op;
+  return fmt::format(fmt::runtime(kTexts[static_cast<std::size_t>(instruction.kind)]),
+                     fmt::arg("op", to_text(op, slices)), fmt::arg("peer", instruction.peer.value()),
+                     fmt::arg("group", instruction.group.value()), fmt::arg("stage", op.stage.value()),
+                     fmt::arg("version", op.weight_version));
 }
 
 }  // namespace chimera
