@@ -37,22 +37,12 @@ const std::array kKinds = {
 
 // Without this list, a file of raw tokens could be any of them: the bytes of an archive are tokens, too.
 /// First bytes of files that get one remedy: archives, tables, documents, images, models, programs.
-constexpr std::string_view kBinary[] = {"\xFD\x37zXZ",
-                                        "BZh91AY&SY",
-                                        "\x28\xB5\x2F\xFD",
-                                        "\x04\x22\x4D\x18",
-                                        "PK\x03\x04",
-                                        "Rar!\x1A\x07",
-                                        "7z\xBC\xAF\x27\x1C",
-                                        "PAR1",
-                                        "ARROW1",
-                                        "%PDF-",
-                                        "{\\rtf1",
-                                        "\x89PNG\r\n",
-                                        "SQLite format 3",
-                                        "\x89HDF\r\n",
-                                        "GGUF",
-                                        "\177ELF"};
+// clang-format off
+constexpr std::string_view kBinary[] = {
+  "\xFD\x37zXZ", "BZh91AY&SY", "\x28\xB5\x2F\xFD", "\x04\x22\x4D\x18", "PK\x03\x04", "Rar!\x1A\x07",
+  "7z\xBC\xAF\x27\x1C", "PAR1", "ARROW1", "%PDF-", "{\\rtf1", "\x89PNG\r\n",
+  "SQLite format 3", "\x89HDF\r\n", "GGUF", "\177ELF"};
+// clang-format on
 
 [[noreturn]] void refuse(const std::string& path, std::string_view name, std::string remedy) {
   constexpr std::string_view kFile = "FILE";
