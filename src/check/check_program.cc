@@ -92,42 +92,31 @@ class Transfers {
 
   // Each end of a transfer keeps its own record in the tensor, so that a missing wait of either end is found at the
   // end.
-  void start_send(std::size_t worker, const Instruction& instruction) {
-    Tensor& sent = tensors_.at(instruction.op);
-    if (sent.made_on != static_cast<std::int32_t>(worker))
+  void start(std::size_t worker, const Instruction& instruction, bool is_send) {
+    Tensor& tensor = tensors_.at(instruction.op);
+    TransferEnd& end = is_send ? tensor.send : tensor.receive;
+    if (is_send && tensor.made_on != static_cast<std::int32_t>(worker))
       return run_.bad(worker, "the tensor is not made on this worker");
-    if (sent.sent_to != kNoWorker)
-      return run_.report(ViolationKind::BadDataFlow, worker, "was sent to {}", sent.sent_to);
-    sent.sent_to = static_cast<std::int32_t>(instruction.peer.value());
-    meet(worker, instruction, true, sent);
+    if (end.worker != kNoWorker)
+      return run_.report(ViolationKind::BadDataFlow, worker, "worker {} has started it before", end.worker);
+    end.worker = static_cast<std::int32_t>(worker);
+    end.peer = static_cast<std::int32_t>(instruction.peer.value());
+    meet(worker, instruction, is_send, tensor);
   }
 
-  void post_receive(std::size_t worker, const Instruction& instruction) {
-    Tensor& received = tensors_.at(instruction.op);
-    if (received.receiver != kNoWorker)
-      return run_.report(ViolationKind::BadDataFlow, worker, "worker {} has posted its receive", received.receiver);
-    received.receiver = static_cast<std::int32_t>(worker);
-    received.received_from = static_cast<std::int32_t>(instruction.peer.value());
-    meet(worker, instruction, false, received);
-  }
-
-  bool wait_send(std::size_t worker, const Instruction& instruction) {
-    Tensor& sent = tensors_.at(instruction.op);
-    if (sent.made_on != static_cast<std::int32_t>(worker) || sent.sent_to != instruction.peer.value()) {
+  /// Returns whether the transfer has happened, or blocks the worker.
+  bool wait(std::size_t worker, const Instruction& instruction, bool is_send) {
+    Tensor& tensor = tensors_.at(instruction.op);
+    TransferEnd& end = is_send ? tensor.send : tensor.receive;
+    if (end.worker != static_cast<std::int32_t>(worker) || end.peer != instruction.peer.value()) {
       // Goes on after the report: a worker that blocked here would only add a deadlock to the error.
-      run_.bad(worker, "waits for a send that was not started on this worker");
+      run_.bad(worker, "waits for a transfer that was not started on this worker");
       return true;
     }
-    return await(worker, instruction.op, sent, sent.send_waited);
-  }
-
-  bool wait_receive(std::size_t worker, const Instruction& instruction) {
-    Tensor& received = tensors_.at(instruction.op);
-    if (received.receiver != static_cast<std::int32_t>(worker) || received.received_from != instruction.peer.value()) {
-      run_.bad(worker, "waits for a receive that was not posted on this worker");
-      return true;
-    }
-    return await(worker, instruction.op, received, received.receive_waited);
+    if (end.is_awaited) run_.bad(worker, "was waited for before");
+    if (tensor.is_transferred) return end.is_awaited = true;
+    awaited_[worker] = tensors_.number(instruction.op);
+    return false;
   }
 
  private:
@@ -155,14 +144,6 @@ class Transfers {
                          to_text(run_.program.workers[place.worker][place.position], run_.program.slices),
                          place.worker);
     });
-  }
-
-  /// Returns whether the transfer has happened. Sets `waited`, the flag of this end of it, or blocks the worker.
-  bool await(std::size_t worker, const Op& op, const Tensor& tensor, bool& waited) {
-    if (waited) run_.bad(worker, "was waited for before");
-    if (tensor.is_transferred) return waited = true;
-    awaited_[worker] = tensors_.number(op);
-    return false;
   }
 
   Progress& run_;
@@ -453,10 +434,10 @@ class ProgramRun {
         computation_.compute(worker, instruction.op);
         return true;
       case InstructionKind::Recompute: computation_.recompute(worker, instruction.op); return true;
-      case InstructionKind::StartSend: transfers_.start_send(worker, instruction); return true;
-      case InstructionKind::PostReceive: transfers_.post_receive(worker, instruction); return true;
-      case InstructionKind::WaitSend: return transfers_.wait_send(worker, instruction);
-      case InstructionKind::WaitReceive: return transfers_.wait_receive(worker, instruction);
+      case InstructionKind::StartSend: transfers_.start(worker, instruction, true); return true;
+      case InstructionKind::PostReceive: transfers_.start(worker, instruction, false); return true;
+      case InstructionKind::WaitSend: return transfers_.wait(worker, instruction, true);
+      case InstructionKind::WaitReceive: return transfers_.wait(worker, instruction, false);
       case InstructionKind::StartAllReduce: reductions_.start_all_reduce(worker, instruction.group); return true;
       case InstructionKind::WaitAllReduce: return reductions_.wait_all_reduce(worker, instruction.group);
       case InstructionKind::ReduceScalars: return reductions_.reduce_scalars(worker, instruction.step);

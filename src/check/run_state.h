@@ -133,19 +133,23 @@ class LiveVersions {
 /// No worker
 inline constexpr std::int32_t kNoWorker = -1;
 
+/// The send or the receive of a tensor.
+struct TransferEnd {
+  std::int32_t worker = kNoWorker;  // Worker that started it
+  std::int32_t peer = kNoWorker;    // Worker that it names
+  bool is_awaited = false;          // Whether its wait has returned
+};
+
 /// The result of an op, such as activations, and where it is. It is sent at most once. Instructions of the sender and
 /// of the receiver set separate fields, so that the check finds a missing instruction of either.
 struct Tensor {
-  std::int32_t made_on = kNoWorker;        // Worker that ran the op
-  std::int32_t sent_to = kNoWorker;        // Destination of the send, from when it is issued
-  std::int32_t receiver = kNoWorker;       // Worker that issued the receive
-  std::int32_t received_from = kNoWorker;  // Source that the receive names
-  bool is_transferred = false;             // Whether the send and the receive were matched
-  bool send_waited = false;                // Whether the sender's wait has returned
-  bool receive_waited = false;             // Whether the receiver's wait has returned
+  std::int32_t made_on = kNoWorker;  // Worker that ran the op
+  TransferEnd send;
+  TransferEnd receive;
+  bool is_transferred = false;  // Whether the send and the receive were matched
   /// Returns whether the worker may use the tensor.
   [[nodiscard]] bool is_on(std::int32_t worker) const {
-    return made_on == worker || (receive_waited && receiver == worker);
+    return made_on == worker || (receive.is_awaited && receive.worker == worker);
   }
 };
 
@@ -216,13 +220,12 @@ class ProgramTensors {
   }
 
   void report_transfer(const Tensor& tensor, std::size_t slot, Findings& findings) const {
-    const auto report_wait = [&](const char* what, std::int32_t worker) {
-      findings.add(ViolationKind::BadDataFlow, {}, [&] {
-        return fmt::format("worker {} never waits for the {} of a tensor of {}", worker, what, describe(slot));
+    for (const auto& [end, what] : {std::pair{tensor.send, "send"}, std::pair{tensor.receive, "receive"}}) {
+      if (end.worker == kNoWorker || end.is_awaited) continue;
+      findings.add(ViolationKind::BadDataFlow, {}, [&, worker = end.worker, kind = what] {
+        return fmt::format("worker {} never waits for the {} of a tensor of {}", worker, kind, describe(slot));
       });
-    };
-    if (tensor.sent_to != kNoWorker && !tensor.send_waited) report_wait("send", tensor.made_on);
-    if (tensor.receiver != kNoWorker && !tensor.receive_waited) report_wait("receive", tensor.receiver);
+    }
   }
 
   std::int64_t stages_;
