@@ -77,7 +77,9 @@ const char* cause_of(simdjson::error_code error) {
     case simdjson::UTF8_ERROR: return "is not valid UTF-8; give --invalid replace to read it as U+FFFD";
     case simdjson::UNCLOSED_STRING: return "a string does not end";
     case simdjson::UNESCAPED_CHARS: return "a string has a control character; write it as an escape, such as \\t";
-    case simdjson::STRING_ERROR: return "a string has an invalid escape";
+    case simdjson::STRING_ERROR:
+      return "a string has an invalid escape, or half of a character; give --invalid replace to read the half as "
+             "U+FFFD";
     case simdjson::INCOMPLETE_ARRAY_OR_OBJECT:
       return "the line does not end with its object; make lines of longer objects: jq -c . FILE";
     case simdjson::TAPE_ERROR: return "expected a name, a colon, a comma or the end of the object";
@@ -91,8 +93,7 @@ const char* cause_of(simdjson::error_code error) {
 class JsonLine {
  public:
   /// `json` must be followed by readable padding. `place` names the line for messages.
-  JsonLine(simdjson::ondemand::parser& parser, std::string_view json, const std::string& place)
-      : json_(json), place_(place) {
+  JsonLine(simdjson::ondemand::parser& parser, std::string_view json, const std::string& place) : place_(place) {
     // simdjson reads up to 64 bytes behind the text; InputBlock has zeros there.
     check(parser.iterate(json.data(), json.size(), json.size() + simdjson::SIMDJSON_PADDING).get(document_));
   }
@@ -124,14 +125,9 @@ class JsonLine {
 
  private:
   std::string_view text_of(simdjson::ondemand::value& value, const std::string& field) {
-    // Known before the value is parsed, which moves the parser on.
-    const auto place = static_cast<std::size_t>(value.raw_json_token().data() - json_.data());
     std::string_view text;
     const auto error = value.get_string().get(text);
     if (error == simdjson::INCORRECT_TYPE) fail(fmt::format("the field '{}' is not a string", field));
-    if (const auto half = error == simdjson::STRING_ERROR ? find_half_character(json_, place) : std::nullopt)
-      fail(fmt::format("{} is half of a character; give --invalid replace to read it as U+FFFD",
-                       json_.substr(*half, 6)));
     check(error);
     return text;
   }
@@ -142,7 +138,6 @@ class JsonLine {
 
   [[noreturn]] void fail(const std::string& reason) const { reject("{}: {}", place_, reason); }
 
-  std::string_view json_;
   const std::string& place_;
   simdjson::ondemand::document document_;
 };

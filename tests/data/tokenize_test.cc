@@ -305,7 +305,7 @@ TEST_F(TokenizeTest, RejectedInputLeavesNoFiles) {
       {{scratch_.write("k.jsonl", "{\"text\": \"\xFF\"}\n")},
        "k.jsonl: line 1: is not valid UTF-8; give --invalid replace"},
       {{scratch_.write("m.jsonl", "\n{\"n\": 1, \"text\": \"a \\ud83d b\"}\n")},
-       "m.jsonl: line 2: \\ud83d is half of a character; give --invalid replace to read it as U+FFFD"},
+       "m.jsonl: line 2: a string has an invalid escape, or half of a character; give --invalid replace"},
       {{scratch_.write("n.jsonl", "{\"text\": \"a\\q\"}\n")}, "n.jsonl: line 1: a string has an invalid escape"},
       {{scratch_.write("o.jsonl", "{\t\"text\": \"a\tb\"}\n")},
        "o.jsonl: line 1: a string has a control character; write it as an escape, such as \\t"},
