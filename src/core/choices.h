@@ -100,12 +100,8 @@ inline constexpr auto kNames<DataType> = in_order<DataType>("float32", "float64"
 
 /// Returns the bytes of one element.
 [[nodiscard]] constexpr std::int64_t bytes_of(DataType type) {
-  switch (type) {
-    case DataType::Float32: return 4;
-    case DataType::Float64: return 8;
-    case DataType::BFloat16: return 2;
-  }
-  return 0;
+  constexpr std::array kBytes = {4, 8, 2};
+  return kBytes[static_cast<std::size_t>(type)];
 }
 
 /// Returns the type of master weights, their gradients and optimizer state if layers compute in `type`. It is float32

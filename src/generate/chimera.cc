@@ -65,12 +65,8 @@ class ChimeraCounts {
 /// Performance model of the paper. Source: Li and Hoefler, SC'21, sections 3.2, 3.4 and 3.5.
 CriticalOps chimera_critical_ops(const PipelineShape& shape, double ratio) {
   const ChimeraCounts counts(shape);
-  switch (shape.scale) {
-    case ScaleMethod::Direct: return counts.direct(shape.micro_batches);
-    case ScaleMethod::Doubling: return counts.doubling(shape.micro_batches, ratio);
-    case ScaleMethod::Halving: return counts.doubling(2 * shape.micro_batches, ratio);
-  }
-  return {};
+  if (shape.scale == ScaleMethod::Direct) return counts.direct(shape.micro_batches);
+  return counts.doubling((shape.scale == ScaleMethod::Halving ? 2 : 1) * shape.micro_batches, ratio);
 }
 
 /// Returns the bubbles that hide all-reduces. With f = 1 and w = min(worker, D-1-worker): D/2-1-w backwards before the

@@ -64,11 +64,8 @@ template <class Slot>
 ListRank by_kind_and_slot(Slot slot) {
   return [slot](const Op& op, std::int64_t age) -> std::int64_t {
     constexpr std::int64_t kAfterAnySlot = 1'000'000'000'000;
-    switch (op.kind) {
-      case OpKind::BackwardInput: return slot(op, age);
-      case OpKind::Forward: return kAfterAnySlot + slot(op, age);
-      default: return 2 * kAfterAnySlot;
-    }
+    if (op.kind == OpKind::BackwardWeight) return 2 * kAfterAnySlot;
+    return (op.kind == OpKind::Forward ? kAfterAnySlot : 0) + slot(op, age);
   };
 }
 
