@@ -66,6 +66,12 @@ FileDescriptor open_existing(const std::string& path) {
   return file;
 }
 
+/// Returns a status without a file if it cannot be told.
+std::filesystem::file_status quiet_status(const std::filesystem::path& path) {
+  std::error_code none;
+  return std::filesystem::status(path, none);
+}
+
 std::filesystem::path parent_of(const std::string& path) {
   const std::filesystem::path parent = std::filesystem::path(path).parent_path();
   return parent.empty() ? "." : parent;
@@ -82,20 +88,11 @@ std::filesystem::path nearest_parent(const std::string& path) {
 
 }  // namespace
 
-bool path_exists(const std::filesystem::path& path) {
-  std::error_code none;
-  return std::filesystem::exists(path, none);
-}
+bool path_exists(const std::filesystem::path& path) { return std::filesystem::exists(quiet_status(path)); }
 
-bool is_file(const std::filesystem::path& path) {
-  std::error_code none;
-  return std::filesystem::is_regular_file(path, none);
-}
+bool is_file(const std::filesystem::path& path) { return std::filesystem::is_regular_file(quiet_status(path)); }
 
-bool is_folder(const std::filesystem::path& path) {
-  std::error_code none;
-  return std::filesystem::is_directory(path, none);
-}
+bool is_folder(const std::filesystem::path& path) { return std::filesystem::is_directory(quiet_status(path)); }
 
 std::string read_whole(const std::string& path, std::size_t most) {
   if (path == "-") return read_all(std::cin, "standard input", most);
