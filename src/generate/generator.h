@@ -87,12 +87,6 @@ struct SupportedAxis {
   bool by_costs = false;
 };
 
-/// D and N of the schedule's picture in docs and tests/golden/.
-struct FigureShape {
-  std::int64_t stages = 4;
-  std::int64_t micro_batches = 8;
-};
-
 /// A kind of schedule. All functions of a shape are cheap, except make() and generate(). Formulas use the symbols of
 /// docs/schedules.md: D workers, N micro-batches, and the times of ops on all stages that one replica of the model has
 /// on a worker: F of a forward, B of a backward, I and W of its two parts (input and weight gradient).
@@ -109,7 +103,7 @@ struct Generator {
   std::string closed_form;  // Formula of the makespan (or bubble, if stated), without latency and for F <= B
   std::string activations;  // Formula of the maximum number of micro-batches in flight on a worker
   std::string source;       // Paper that describes the schedule
-  FigureShape figure = {};
+  PipelineShape figure = {.stages = 4, .micro_batches = 8};  // D and N of the picture in docs and tests/golden/
 
   std::vector<SupportedAxis> axes = {};  // The parameters that the schedule has besides D and N
   /// Returns the number of stages of a replica on each worker.
