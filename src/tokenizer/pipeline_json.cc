@@ -228,12 +228,12 @@ PreTokenizerParts read_pre_tokenizer(const JsonValue& file) {
     const bool follows_byte_level = parts.byte_level;
     if (part.is("ByteLevel", kByteLevelFields)) {
       if (bool_or(json, "add_prefix_space", true)) parts.steps.emplace_back(BlankStep{});
-      if (bool_or(json, "use_regex", true)) parts.steps.emplace_back(WordStep{WordPattern::Gpt2});
+      if (bool_or(json, "use_regex", true)) parts.steps.emplace_back(WordPattern::Gpt2);
       parts.byte_level = true;
     } else if (part.is("Split", {"pattern", "behavior", "invert"})) {
       if (json.text("behavior") != "Isolated") json.fail("only the behavior Isolated is supported");
       if (bool_or(json, "invert", false)) json.fail("an inverted pattern is not supported");
-      parts.steps.emplace_back(WordStep{known_pattern(json)});
+      parts.steps.emplace_back(known_pattern(json));
     } else if (part.is("Digits", {"individual_digits"})) {
       parts.steps.emplace_back(DigitStep{bool_or(json, "individual_digits", false)});
     } else if (part.is("BertPreTokenizer")) {

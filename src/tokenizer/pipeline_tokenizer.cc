@@ -66,7 +66,7 @@ CutRule cut_rule_of(const Normalizer& normalizer, const PreTokenizer& pre_tokeni
   for (const WordsStep& step : pre_tokenizer) {
     const auto* signs = std::get_if<BlankSignStep>(&step);
     const bool drops_blanks = std::holds_alternative<BertWordStep>(step);
-    if (drops_blanks || std::holds_alternative<WordStep>(step) || (signs != nullptr && signs->split)) {
+    if (drops_blanks || std::holds_alternative<WordPattern>(step) || (signs != nullptr && signs->split)) {
       // A word begins at a blank before a letter, or behind it.
       const bool keeps = keeps_white_space(normalizer) || (drops_blanks && is_bert(normalizer));
       return keeps && !has_signs ? CutRule::Always : CutRule::Never;

@@ -27,10 +27,6 @@ enum class WordPattern : std::uint8_t {
 /// Returns the end (byte position) of the word that starts at `start`, which is before the end of the text.
 [[nodiscard]] std::size_t word_end(WordPattern pattern, std::string_view text, std::size_t start);
 
-/// Divides a text by a pattern.
-struct WordStep {
-  WordPattern pattern = WordPattern::Gpt2;
-};
 /// Separates numbers from other text.
 struct DigitStep {
   bool individual = false;  ///< whether each digit is a word of its own
@@ -46,7 +42,8 @@ struct BlankSignStep {
   Prepend prepend = Prepend::Always;  ///< whether to put a sign before the text; First: only at the start of a document
   bool split = true;                  ///< whether to divide the text before each sign
 };
-using WordsStep = std::variant<WordStep, DigitStep, BlankStep, BertWordStep, BlankSignStep>;
+/// A step; WordPattern divides a text by the pattern.
+using WordsStep = std::variant<WordPattern, DigitStep, BlankStep, BertWordStep, BlankSignStep>;
 
 /// Memory for changed texts, one string per step.
 using WordBuffers = std::array<std::string, 4>;
@@ -87,9 +84,9 @@ void split(const PreTokenizer& steps, std::string_view text, bool first, WordBuf
     split(steps, word, first && word.data() == text.data(), buffers, take, step + 1);
   };
   std::string& buffer = buffers[step];
-  if (const auto* words = std::get_if<WordStep>(&steps[step])) {
-    if (step + 1 == steps.size()) return split_words(words->pattern, text, take);
-    return split_words(words->pattern, text, pass_on);
+  if (const auto* pattern = std::get_if<WordPattern>(&steps[step])) {
+    if (step + 1 == steps.size()) return split_words(*pattern, text, take);
+    return split_words(*pattern, text, pass_on);
   }
   if (const auto* digits = std::get_if<DigitStep>(&steps[step])) {
     for (std::size_t start = 0; start < text.size();) {

@@ -157,7 +157,7 @@ std::unique_ptr<Tokenizer> tokenizer_from_merges(const std::string& vocabulary, 
   PipelineParts parts;
   parts.model = make_bpe_model(bpe, merges_source);
   require_merges_of(bpe, vocabulary_source, merges_source);
-  parts.pre_tokenizer = {WordStep{WordPattern::Gpt2}};
+  parts.pre_tokenizer = {WordPattern::Gpt2};
   parts.decoder = {ByteLevelDecoding{}};
   parts.added = special_tokens(config, {{kEndOfDocument, kEndOfText}, {"unk_token", kEndOfText}}, bpe.vocabulary,
                                vocabulary_source);

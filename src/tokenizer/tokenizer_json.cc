@@ -178,7 +178,7 @@ void require_same_pipeline(const TokenizerConfig& config, const PipelineParts& p
     if (found != config.flags.end() && found->second != own) refuse(fmt::format("{} is {}", flag, found->second));
   };
   // The flag is about a blank before the first word, which only pre-tokenizers with a word pattern add.
-  if (has_step<WordStep>(parts.pre_tokenizer)) require("add_prefix_space", has_step<BlankStep>(parts.pre_tokenizer));
+  if (has_step<WordPattern>(parts.pre_tokenizer)) require("add_prefix_space", has_step<BlankStep>(parts.pre_tokenizer));
   if (!config.tokenizer_class.starts_with("Bert") || parts.normalizer.size() != 1) return;
   if (const auto* bert = std::get_if<BertStep>(&parts.normalizer.front())) {
     require("do_lower_case", bert->lowercase);
