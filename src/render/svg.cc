@@ -281,11 +281,13 @@ class SvgPicture {
     }
   }
 
-  void box(const std::string& name, const TimedOp& time, double top, double height, const std::string& title) {
+  /// `label` is an element of SVG, or empty.
+  void box(const std::string& name, const TimedOp& time, double top, double height, const std::string& title,
+           const std::string& label = "") {
     // A gap of 0.75 pixels keeps boxes of the same color apart.
-    out_.put("<rect class=\"{}\" x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\"><title>{}</title></rect>", name,
+    out_.put("<rect class=\"{}\" x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\"><title>{}</title></rect>{}\n", name,
              pixels(layout_.x(time.start)), pixels(top),
-             pixels(std::max(0.0, (time.end - time.start) * layout_.scale - 0.75)), pixels(height), title);
+             pixels(std::max(0.0, (time.end - time.start) * layout_.scale - 0.75)), pixels(height), title, label);
   }
 
   void row(std::size_t worker) {
@@ -295,7 +297,6 @@ class SvgPicture {
     if (worker < panel_.explanation.bubbles.size()) {
       for (const Bubble& bubble : panel_.explanation.bubbles[worker]) {
         box(to_text(bubble.cause), {bubble.start, bubble.end}, top, kOpHeight, describe(bubble));
-        out_.put("\n");
       }
     }
     if (panel_.timeline.workers[worker].lost)
@@ -310,7 +311,6 @@ class SvgPicture {
       if (!takes_time(update)) continue;
       box("update", {update.start, update.end}, top, kOpHeight,
           fmt::format("optimizer step, {:.6g} to {:.6g}", update.start, update.end));
-      out_.put("\n");
     }
     if (layout_.all_reduce_height > 0) all_reduces(worker, top + kOpHeight);
     if (layout_.memory_height > 0) memory(worker, top + kOpHeight + layout_.all_reduce_height);
@@ -331,22 +331,23 @@ class SvgPicture {
     const std::string label = label_of(op);
     const std::int64_t slices = panel_.schedule.slices;
     const std::string slice = slices > 1 ? fmt::format(", slice {}", op.slice) : "";
-    box(class_of(panel_.schedule, op.kind, op.replica.index(), shade_of(op.slice, slices)), time, row_top + lane.top,
-        lane.height,
-        fmt::format("{}: stage {}, micro-batch {}{}, replica {}, {:.6g} to {:.6g}", label, op.stage.value(),
-                    op.micro_batch.value(), slice, op.replica.value(), time.start, time.end));
     const double width = (time.end - time.start) * layout_.scale;
+    std::string element;
     // A box has its full label, or only the micro-batch, or nothing, depending on the room.
     for (const std::string& text : {label, std::to_string(op.micro_batch.value())}) {
       if (static_cast<double>(text.size()) * kLetterWidth + 3 > width) continue;
       const bool half = lane.height < kOpHeight;
       // A text stands on its baseline, which is below the middle by about a third of its size.
-      out_.put("<text class=\"{}\" x=\"{}\" y=\"{}\">{}</text>", half ? "op half" : "op",
-               pixels(layout_.x(time.start) + width / 2),
-               pixels(row_top + lane.top + lane.height / 2 + (half ? 3.5 : 4)), text);
+      element = fmt::format("<text class=\"{}\" x=\"{}\" y=\"{}\">{}</text>", half ? "op half" : "op",
+                            pixels(layout_.x(time.start) + width / 2),
+                            pixels(row_top + lane.top + lane.height / 2 + (half ? 3.5 : 4)), text);
       break;
     }
-    out_.put("\n");
+    box(class_of(panel_.schedule, op.kind, op.replica.index(), shade_of(op.slice, slices)), time, row_top + lane.top,
+        lane.height,
+        fmt::format("{}: stage {}, micro-batch {}{}, replica {}, {:.6g} to {:.6g}", label, op.stage.value(),
+                    op.micro_batch.value(), slice, op.replica.value(), time.start, time.end),
+        element);
   }
 
   [[nodiscard]] std::string describe(const Bubble& bubble) const {
@@ -361,7 +362,6 @@ class SvgPicture {
     for (const TimedAllReduce& sum : panel_.explanation.all_reduces[worker]) {
       box("all-reduce", {sum.start, sum.end}, top + 1, kAllReduceHeight - 1,
           fmt::format("all-reduce of stage {}, {:.6g} to {:.6g}", sum.group.value(), sum.start, sum.end));
-      out_.put("\n");
     }
   }
 
