@@ -54,8 +54,7 @@ std::string index_of(const std::string& unfinished, const std::vector<FileEntry>
     if (!file.name.starts_with("model-")) continue;
     // Reads back only headers, of files that other ranks may have written.
     const SafetensorsFile opened(unfinished + "/" + file.name);
-    auto& tensors = weights.emplace_back(file.name, std::vector<TensorEntry>()).second;
-    for (std::size_t i = 0; i < opened.tensors().size(); ++i) tensors.push_back(opened.tensors()[i]);
+    weights.emplace_back(file.name, opened.tensors().all());
   }
   return weights.empty() ? "" : weight_index(weights);
 }

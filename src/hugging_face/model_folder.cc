@@ -118,8 +118,7 @@ void ModelFolder::require_whole() const {
     // The names that the model uses of this file, sorted for the search below.
     std::ranges::sort(names);
     // A tensor without use is an error: the folder then holds another model than its config says.
-    for (std::size_t i = 0; i < file.tensors().size(); ++i) {
-      const std::string tensor = file.tensors()[i].name;
+    for (const std::string& tensor : file.tensors().names()) {
       if (std::ranges::binary_search(names, tensor) || is_ignored_tensor(model_, tensor)) continue;
       if (weights_.find(tensor)->file != &file) continue;  // an equal copy of the tensor
       const auto repeated = repeated_parameter(model_, tensor);

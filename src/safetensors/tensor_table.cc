@@ -3,7 +3,6 @@
 #include <fmt/ranges.h>
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <limits>
 #include <span>
 
@@ -15,9 +14,7 @@
 #include "core/reject.h"
 
 // The header is parsed as a tree of JSON values, which for a moment takes many times its size; kMaxHeaderBytes limits
-// that. What stays is a row for each tensor, with its texts in a pool, because models of many small tensors, or files
-// of strangers, may have a million of them. Rows are first sorted by position, for require_cover(), and then by name,
-// for find().
+// that.
 
 namespace chimera {
 namespace {
@@ -56,10 +53,10 @@ std::uint64_t header_bytes(const std::string& path, std::uint64_t file_bytes, co
 
 /// Returns the numbers in a list, such as a shape. The list is not made a list of JsonValues, because a malicious
 /// header may have millions of numbers.
-std::vector<std::uint64_t> whole_numbers(const JsonValue& list, std::size_t most) {
+std::vector<std::int64_t> whole_numbers(const JsonValue& list, std::size_t most) {
   if (!list.json().is_array()) list.fail(fmt::format("expected an array, found {}", list.json().type_name()));
   if (list.json().size() > most) list.fail(fmt::format("more than {} numbers", most));
-  std::vector<std::uint64_t> numbers;
+  std::vector<std::int64_t> numbers;
   for (const nlohmann::json& number : list.json()) {
     constexpr std::uint64_t kMost = std::numeric_limits<std::int64_t>::max();
     if (!number.is_number_unsigned() || number.get<std::uint64_t>() > kMost) {
@@ -70,16 +67,58 @@ std::vector<std::uint64_t> whole_numbers(const JsonValue& list, std::size_t most
   return numbers;
 }
 
-std::uint64_t bytes_of_shape(const JsonValue& tensor, ElementType type, const std::vector<std::uint64_t>& shape) {
+std::uint64_t bytes_of_shape(const JsonValue& tensor, ElementType type, const std::vector<std::int64_t>& shape) {
   std::uint64_t bits = bits_of(type);
   std::uint64_t elements = 1;
-  for (const std::uint64_t size : shape) {
+  for (const std::int64_t size : shape) {
     // A product that wraps around could equal the size that data_offsets give.
     if (__builtin_mul_overflow(elements, size, &elements)) tensor.fail("the number of its elements overflows");
   }
   if (__builtin_mul_overflow(elements, bits, &bits)) tensor.fail("the number of its bytes overflows");
   if (bits % 8 != 0) tensor.fail(fmt::format("{} elements of {} make no whole bytes", elements, to_text(type)));
   return bits / 8;
+}
+
+/// Returns the tensor that the header describes. Its position counts from the end of the header.
+TensorEntry entry_of(const JsonValue& tensor, const std::string& name) {
+  tensor.expect_object({"dtype", "shape", "data_offsets"});
+  const std::string word = tensor.text("dtype");
+  const auto type = find_named<ElementType>(word);
+  if (!type) {
+    tensor.fail(fmt::format("dtype {} is not a type of safetensors; expected one of {}", shown_name(word),
+                            fmt::join(names_of<ElementType>(), ", ")));
+  }
+  const auto shape = whole_numbers(tensor.field("shape"), kMaxDimensions);
+  const auto offsets = whole_numbers(tensor.field("data_offsets"), 2);
+  if (offsets.size() != 2) tensor.fail("data_offsets must be two numbers");
+  const auto [begin, end] = std::pair(static_cast<std::uint64_t>(offsets[0]), static_cast<std::uint64_t>(offsets[1]));
+  if (begin > end) tensor.fail(fmt::format("data_offsets: end {} is before begin {}", end, begin));
+  if (const std::uint64_t bytes = bytes_of_shape(tensor, *type, shape); bytes != end - begin) {
+    tensor.fail(fmt::format("{} [{}] takes {} bytes, but data_offsets give it {}", to_text(*type),
+                            fmt::join(shape, ", "), bytes, end - begin));
+  }
+  return {.name = name, .type = *type, .shape = shape, .begin = begin, .bytes = end - begin};
+}
+
+/// Throws ConfigError unless the tensors fill `data_bytes` bytes without overlap or hole.
+void require_cover(const std::string& path, const std::vector<TensorEntry>& tensors, std::uint64_t data_bytes) {
+  // In the order of the data, each tensor must begin where the one before it ends. An empty tensor begins where the
+  // next one does, and comes first.
+  auto by_place = mapped(tensors, [](const TensorEntry& tensor) { return &tensor; });
+  std::ranges::sort(by_place, {}, [](const TensorEntry* tensor) { return std::pair(tensor->begin, tensor->bytes); });
+  std::uint64_t end = 0;
+  for (const TensorEntry* tensor : by_place) {
+    if (tensor->begin != end) {
+      reject("{}: tensor {} begins at byte {} of the data: {}, because the tensor before it ends at {}", path,
+             shown_name(tensor->name), tensor->begin, tensor->begin < end ? "an overlap" : "a hole", end);
+    }
+    end += tensor->bytes;
+  }
+  if (end == data_bytes) return;
+  throw ConfigError(
+      end > data_bytes
+          ? fmt::format("{}: is cut off: its tensors take {} bytes, it has {}", path, end, data_bytes)
+          : fmt::format("{}: has {} bytes after its last tensor; they belong to no tensor", path, data_bytes - end));
 }
 
 }  // namespace
@@ -89,43 +128,18 @@ std::string shown_name(std::string_view name) {
   return fmt::format("'{}'", printable(name, kLongest));
 }
 
-void TensorTable::add(const JsonValue& tensor, std::string_view name) {
-  tensor.expect_object({"dtype", "shape", "data_offsets"});
-  const std::string word = tensor.text("dtype");
-  const auto type = find_named<ElementType>(word);
-  if (!type) {
-    tensor.fail(fmt::format("dtype {} is not a type of safetensors; expected one of {}", shown_name(word),
-                            fmt::join(names_of<ElementType>(), ", ")));
-  }
-  const auto sizes = whole_numbers(tensor.field("shape"), kMaxDimensions);
-  const auto offsets = whole_numbers(tensor.field("data_offsets"), 2);
-  if (offsets.size() != 2) tensor.fail("data_offsets must be two numbers");
-  const auto [begin, end] = std::pair(offsets[0], offsets[1]);
-  if (begin > end) tensor.fail(fmt::format("data_offsets: end {} is before begin {}", end, begin));
-  if (const std::uint64_t bytes = bytes_of_shape(tensor, *type, sizes); bytes != end - begin) {
-    tensor.fail(fmt::format("{} [{}] takes {} bytes, but data_offsets give it {}", to_text(*type),
-                            fmt::join(sizes, ", "), bytes, end - begin));
-  }
-  // Shapes are kept as text in a pool: a malicious header may have millions of tensors with many dimensions.
-  const std::string_view shape = texts_.keep(fmt::format("{}", fmt::join(sizes, ",")));
-  rows_.push_back({.name = texts_.keep(name),
-                   .shape = shape.data(),
-                   .shape_length = static_cast<std::uint16_t>(shape.size()),
-                   .type = *type,
-                   .begin = begin,
-                   .end = end});
-}
-
 TensorTable::TensorTable(const std::string& path, std::uint64_t file_bytes, const ReadBytes& read) {
   const std::uint64_t length = header_bytes(path, file_bytes, read);
   std::string header(length, '\0');
   read(kLengthBytes, std::as_writable_bytes(std::span(header)));
   // The format allows no blanks before the header, only behind it.
   if (!header.starts_with('{')) reject("{}: its header does not begin with '{{'; it is not a safetensors file", path);
+  // Its fields are distinct and in the order of their names.
   const nlohmann::json json = parse_json(header, path);
+  tensors_.reserve(json.size());
   for (const auto& [name, value] : json.items()) {
     if (name != kMetadataName) {
-      add(JsonValue(value, path, "tensor " + shown_name(name)), name);
+      tensors_.push_back(entry_of(JsonValue(value, path, "tensor " + shown_name(name)), name));
       continue;
     }
     const JsonValue metadata(value, path, kMetadataName);
@@ -135,56 +149,16 @@ TensorTable::TensorTable(const std::string& path, std::uint64_t file_bytes, cons
       metadata_[key] = JsonValue(text, path, fmt::format("{}, {}", kMetadataName, shown_name(key))).text();
     }
   }
-  data_begin_ = kLengthBytes + length;
-  require_cover(path, file_bytes - data_begin_);
-  // Names are distinct, because parse_json() refuses a field that is given twice.
-  std::ranges::sort(rows_, {}, &Row::name);
-}
-
-void TensorTable::require_cover(const std::string& path, std::uint64_t data_bytes) {
-  // In the order of the data, each tensor must begin where the one before it ends.
-  std::sort(rows_.begin(), rows_.end(),
-            [](const Row& a, const Row& b) { return a.begin != b.begin ? a.begin < b.begin : a.end < b.end; });
-  // An empty tensor begins where the next one does, and comes first, because it also ends there.
-  std::uint64_t end = 0;
-  for (const Row& row : rows_) {
-    if (row.begin != end) {
-      reject("{}: tensor {} begins at byte {} of the data: {}, because the tensor before it ends at {}", path,
-             shown_name(row.name), row.begin, row.begin < end ? "an overlap" : "a hole", end);
-    }
-    end = row.end;
-  }
-  if (end == data_bytes) return;
-  throw ConfigError(
-      end > data_bytes
-          ? fmt::format("{}: is cut off: its tensors take {} bytes, it has {}", path, end, data_bytes)
-          : fmt::format("{}: has {} bytes after its last tensor; they belong to no tensor", path, data_bytes - end));
-}
-
-TensorEntry TensorTable::operator[](std::size_t i) const {
-  const Row& row = rows_[i];
-  TensorEntry entry{.name = std::string(row.name),
-                    .type = row.type,
-                    .shape = {},
-                    .begin = data_begin_ + row.begin,
-                    .bytes = row.end - row.begin};
-  // The shape is text such as "2,3".
-  const char* const end = row.shape + row.shape_length;
-  for (const char* next = row.shape; next < end; ++next) {  // skips the comma
-    std::int64_t size = 0;
-    next = std::from_chars(next, end, size).ptr;
-    entry.shape.push_back(size);
-  }
-  return entry;
+  const std::uint64_t data_begin = kLengthBytes + length;
+  require_cover(path, tensors_, file_bytes - data_begin);
+  for (TensorEntry& tensor : tensors_) tensor.begin += data_begin;
 }
 
 std::optional<TensorEntry> TensorTable::find(std::string_view name) const {
-  // The constructor has sorted the rows by name.
-  const auto found = std::ranges::lower_bound(rows_, name, {}, &Row::name);
-  if (found == rows_.end() || found->name != name) return std::nullopt;
-  return (*this)[static_cast<std::size_t>(found - rows_.begin())];
+  const auto found = std::ranges::lower_bound(tensors_, name, {}, &TensorEntry::name);
+  return found == tensors_.end() || found->name != name ? std::nullopt : std::optional(*found);
 }
 
-std::vector<std::string> TensorTable::names() const { return mapped<std::string>(rows_, &Row::name); }
+std::vector<std::string> TensorTable::names() const { return mapped<std::string>(tensors_, &TensorEntry::name); }
 
 }  // namespace chimera

@@ -5,10 +5,7 @@
 // from strangers. TensorTable therefore checks everything that a reader relies on, and limits the length of the
 // header.
 
-#include <algorithm>
-#include <deque>
 #include <map>
-#include <memory>
 #include <optional>
 #include <string_view>
 #include <vector>
@@ -18,33 +15,8 @@
 
 namespace chimera {
 
-class JsonValue;
-
 /// Returns a tensor's name for messages: in quotes, printable and at most 120 characters long.
 [[nodiscard]] std::string shown_name(std::string_view name);
-
-/// Storage for many short texts.
-class TextPool {
- public:
-  /// Copies the text into the pool. The result stays valid while the pool exists, even if the pool is moved.
-  [[nodiscard]] std::string_view keep(std::string_view text) {
-    if (free_ < text.size()) {
-      free_ = std::max(kBlock, text.size());
-      blocks_.push_back(std::make_unique_for_overwrite<char[]>(free_));
-      next_ = blocks_.back().get();
-    }
-    char* const begin = next_;
-    next_ = std::copy(text.begin(), text.end(), begin);
-    free_ -= text.size();
-    return {begin, text.size()};
-  }
-
- private:
-  static constexpr std::size_t kBlock = 1 << 16;
-  std::vector<std::unique_ptr<char[]>> blocks_;
-  char* next_ = nullptr;
-  std::size_t free_ = 0;
-};
 
 /// A tensor of a file: row-major, little endian.
 struct TensorEntry {
@@ -60,8 +32,7 @@ inline constexpr std::uint64_t kMaxHeaderBytes = 100'000'000;
 inline constexpr std::size_t kMaxDimensions = 64;    ///< of a tensor
 inline constexpr std::size_t kMaxMetadata = 10'000;  ///< fields of `__metadata__`
 
-/// Names, types, shapes and positions of the tensors in a file. Takes less memory than the header. Immutable, so any
-/// number of threads may read it.
+/// Names, types, shapes and positions of the tensors in a file. Immutable, so any number of threads may read it.
 class TensorTable {
  public:
   /// Reads the header of a file of `file_bytes` bytes with `read`; `path` is for messages. Throws ConfigError unless
@@ -70,9 +41,8 @@ class TensorTable {
   /// fill the rest of the file without overlap or hole.
   TensorTable(const std::string& path, std::uint64_t file_bytes, const ReadBytes& read);
 
-  [[nodiscard]] std::size_t size() const { return rows_.size(); }
-  /// Returns tensor `i` in ascending order of names.
-  [[nodiscard]] TensorEntry operator[](std::size_t i) const;
+  /// Returns all tensors, in ascending order of names.
+  [[nodiscard]] const std::vector<TensorEntry>& all() const { return tensors_; }
   /// Returns the tensor with this name; nullopt if there is none.
   [[nodiscard]] std::optional<TensorEntry> find(std::string_view name) const;
   /// Returns the names, ascending.
@@ -81,21 +51,8 @@ class TensorTable {
   [[nodiscard]] const std::map<std::string, std::string>& metadata() const { return metadata_; }
 
  private:
-  struct Row {
-    std::string_view name;
-    const char* shape = nullptr;  // as text, such as `2,3`
-    std::uint16_t shape_length = 0;
-    ElementType type = ElementType::F32;
-    std::uint64_t begin = 0;  // byte position from the end of the header
-    std::uint64_t end = 0;
-  };
-  void add(const JsonValue& tensor, std::string_view name);
-  void require_cover(const std::string& path, std::uint64_t data_bytes);
-
-  TextPool texts_;
-  std::deque<Row> rows_;  // a vector would need twice its size to grow
+  std::vector<TensorEntry> tensors_;
   std::map<std::string, std::string> metadata_;
-  std::uint64_t data_begin_ = 0;
 };
 
 }  // namespace chimera

@@ -16,17 +16,12 @@ ReadBytes bytes_reader(std::string_view bytes) {
   };
 }
 
-std::vector<TensorEntry> tensors_of(const TensorTable& table) {
-  std::vector<TensorEntry> tensors;
-  for (std::size_t i = 0; i < table.size(); ++i) tensors.push_back(table[i]);
-  return tensors;
-}
-
 /// Lays the same tensors out again and reads them back.
 void exercise_layout(const std::vector<TensorEntry>& tensors) {
   const SafetensorsLayout layout = lay_out(tensors);
   const std::string file = layout.head + std::string(layout.file_bytes - layout.head.size(), '\0');
-  const TensorTable back(kSource, file.size(), bytes_reader(file));
+  const TensorTable table(kSource, file.size(), bytes_reader(file));
+  const std::vector<TensorEntry>& back = table.all();
   require(back.size() == tensors.size(), "a layout reads back");
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     require(back[i].name == tensors[i].name && back[i].type == tensors[i].type && back[i].shape == tensors[i].shape &&
@@ -39,14 +34,14 @@ void exercise_safetensors(std::string_view bytes) {
   const auto table = read_or_refuse([&] { return TensorTable(kSource, bytes.size(), bytes_reader(bytes)); });
   if (!table) return;
   std::uint64_t elements_bytes = 0;
-  for (const TensorEntry& tensor : tensors_of(*table)) {
+  for (const TensorEntry& tensor : table->all()) {
     require(tensor.begin <= bytes.size() && tensor.bytes <= bytes.size() - tensor.begin, "tensors lie in the file");
     require(tensor.bytes == bytes_of(tensor.type, tensor.shape), "a tensor has the bytes of its shape");
     require(table->find(tensor.name).has_value(), "a tensor is found by its name");
     elements_bytes += tensor.bytes;
   }
   require(elements_bytes < bytes.size(), "tensors do not overlap");
-  exercise_layout(tensors_of(*table));
+  exercise_layout(table->all());
 }
 
 }  // namespace

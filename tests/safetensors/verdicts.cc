@@ -18,8 +18,7 @@ std::string verdict(const char* path) {
   try {
     const SafetensorsFile file(path);
     std::string line = "ok";
-    for (std::size_t i = 0; i < file.tensors().size(); ++i) {
-      const TensorEntry tensor = file.tensors()[i];
+    for (const TensorEntry& tensor : file.tensors().all()) {
       std::vector<unsigned char> bytes(tensor.bytes);
       file.read(tensor, 0, std::as_writable_bytes(std::span(bytes)));
       line += fmt::format("\t{}\t{}\t{}\t{:02x}", tensor.name, to_text(tensor.type), fmt::join(tensor.shape, ","),

@@ -62,7 +62,7 @@ TEST(WeightFilesTest, AFileThatShrinksIsAnError) {
   const SafetensorsFile file(path);
   std::filesystem::resize_file(path, std::filesystem::file_size(path) - 1);
   std::string bytes(2, ' ');
-  EXPECT_THAT(testing::message_of([&] { file.read(file.tensors()[0], 0, std::as_writable_bytes(std::span(bytes))); },
+  EXPECT_THAT(testing::message_of([&] { file.read(file.tensors().all()[0], 0, std::as_writable_bytes(std::span(bytes))); },
                                   "accepted"),
               HasSubstr("it was cut off while it was read"));
 }
