@@ -62,23 +62,20 @@ std::string path_within(const std::string& folder, const std::string& index, con
 
 WeightMap weight_map_of(const std::string& index) {
   const RegularFile file(index);
-  std::string head(std::min<std::uint64_t>(file.bytes(), kContentHead), '\0');
-  file.read(0, std::as_writable_bytes(std::span(head)));
-  require_downloaded_content(index, head);
-  return read_weight_map(index, file.bytes(),
-                         [&](std::uint64_t offset, std::span<std::byte> into) { file.read(offset, into); });
+  if (file.bytes() > kMaxIndexBytes)
+    reject("{}: has {} bytes; no index has more than {}", index, file.bytes(), kMaxIndexBytes);
+  std::string text(file.bytes(), '\0');
+  file.read(0, std::as_writable_bytes(std::span(text)));
+  require_downloaded_content(index, text);
+  return read_weight_map(index, text);
 }
 
 }  // namespace
 
-WeightMap read_weight_map(const std::string& path, std::uint64_t bytes, const ReadBytes& read) {
+WeightMap read_weight_map(const std::string& path, std::string_view text) {
   const auto require = [&](bool holds, const std::string& what) {
     if (!holds) reject("{}: {}", path, what);
   };
-  require(bytes <= kMaxIndexBytes, fmt::format("has {} bytes; no index has more than {}", bytes, kMaxIndexBytes));
-  std::string text(bytes, '\0');
-  read(0, std::as_writable_bytes(std::span(text)));
-  require(text.find('\0') == text.npos, "has a NUL character where JSON is expected");
   const nlohmann::json index = parse_json(text, path);
   require(index.is_object(), "must be an object with the field weight_map");
   require(index.contains("weight_map"), "has no weight_map; it is not an index of safetensors files");

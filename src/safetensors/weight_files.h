@@ -12,14 +12,14 @@ namespace chimera {
 /// File name by tensor name; all files are in one folder.
 using WeightMap = std::map<std::string, std::string>;
 
-inline constexpr std::uint64_t kMaxIndexBytes = 32'000'000;
+inline constexpr std::uint64_t kMaxIndexBytes = 32'000'000;  ///< a larger index is rejected
 inline constexpr std::size_t kMaxWeightFiles = 10'000;
 
-/// Parses model.safetensors.index.json, a file of `bytes` bytes; `read` reads it, and `path` is for messages. Throws
-/// ConfigError unless it is one JSON object in UTF-8, of at most kMaxIndexBytes, with one object `weight_map`. Its
-/// members give each tensor, once, the name of a safetensors file in the same folder. A name with a path is an error,
-/// because an index from an untrusted source could name any file. Other fields are ignored.
-[[nodiscard]] WeightMap read_weight_map(const std::string& path, std::uint64_t bytes, const ReadBytes& read);
+/// Parses the text of model.safetensors.index.json; `path` is for messages. Throws ConfigError unless it is one JSON
+/// object in UTF-8 with one object `weight_map`. Its members give each tensor, once, the name of a safetensors file in
+/// the same folder. A name with a path is an error, because an index from an untrusted source could name any file. Other
+/// fields are ignored.
+[[nodiscard]] WeightMap read_weight_map(const std::string& path, std::string_view text);
 
 /// Returns the text of model.safetensors.index.json for these files (name and tensors).
 [[nodiscard]] std::string weight_index(const std::vector<std::pair<std::string, std::vector<TensorEntry>>>& files);

@@ -38,7 +38,7 @@ inline std::string refusal_of(std::string_view file) {
 
 /// The reader's error for an index; empty if the index is valid.
 inline std::string index_refusal_of(std::string_view text) {
-  return testing::message_of([&] { (void)read_weight_map("i", text.size(), reader_of(text)); });
+  return testing::message_of([&] { (void)read_weight_map("i", text); });
 }
 
 }  // namespace chimera
