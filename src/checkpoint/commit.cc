@@ -6,7 +6,7 @@
 #include "checkpoint/shard.h"
 #include "core/fault_point.h"
 #include "core/files.h"
-#include "safetensors/safetensors_layout.h"
+#include "safetensors/safetensors_file.h"
 #include "safetensors/weight_files.h"
 
 // Ranks tell the committing rank what they have written by files in the folder (rank-00001.json), which all hosts share

@@ -9,7 +9,7 @@
 
 #include "checkpoint/disk.h"
 #include "checkpoint/manifest.h"
-#include "safetensors/safetensors_layout.h"
+#include "safetensors/safetensors_file.h"
 #include "safetensors/weight_files.h"
 
 namespace chimera {

@@ -4,7 +4,7 @@
 // several processes (ranks). The plan needs only names and shapes, so all ranks make the same plan, and then write
 // their own tensors into the files at the same time (PartWriter in staged_folder.h).
 
-#include "safetensors/safetensors_layout.h"
+#include "safetensors/safetensors_file.h"
 
 namespace chimera {
 

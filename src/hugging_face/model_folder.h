@@ -7,7 +7,7 @@
 #include "hugging_face/staged_folder.h"
 #include "model_config/config.h"
 #include "model_config/parameters.h"
-#include "safetensors/tensor_table.h"
+#include "safetensors/safetensors_file.h"
 #include "safetensors/weight_files.h"
 
 namespace chimera {

@@ -4,7 +4,7 @@
 
 #include "core/files.h"
 #include "model/element_types.h"
-#include "safetensors/safetensors_layout.h"
+#include "safetensors/safetensors_file.h"
 
 namespace chimera {
 

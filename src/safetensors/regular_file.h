@@ -1,6 +1,6 @@
 #pragma once
 
-// Reads parts of a file by their byte offset, for large files such as weights. SafetensorsFile (safetensors_layout.h)
+// Reads parts of a file by their byte offset, for large files such as weights. SafetensorsFile (safetensors_file.h)
 // uses it.
 
 #include <functional>

@@ -4,8 +4,7 @@
 // model.safetensors.index.json, which names the file of each tensor. Readers find a tensor by its name, in whichever
 // file it is.
 
-#include "safetensors/safetensors_layout.h"
-#include "safetensors/tensor_table.h"
+#include "safetensors/safetensors_file.h"
 
 namespace chimera {
 

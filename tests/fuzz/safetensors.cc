@@ -3,8 +3,7 @@
 #include <cstring>
 
 #include "fuzz/fuzzer.h"
-#include "safetensors/safetensors_layout.h"
-#include "safetensors/tensor_table.h"
+#include "safetensors/safetensors_file.h"
 
 namespace chimera::testing {
 namespace {

@@ -10,7 +10,7 @@
 
 #include "core/error.h"
 #include "hugging_face/config_json.h"
-#include "safetensors/safetensors_layout.h"
+#include "safetensors/safetensors_file.h"
 #include "support/message_of.h"
 #include "support/scratch.h"
 

@@ -8,7 +8,7 @@
 #include <string_view>
 
 #include "core/error.h"
-#include "safetensors/tensor_table.h"
+#include "safetensors/safetensors_file.h"
 #include "safetensors/weight_files.h"
 #include "support/message_of.h"
 

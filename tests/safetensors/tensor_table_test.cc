@@ -1,4 +1,4 @@
-#include "safetensors/tensor_table.h"
+#include "safetensors/safetensors_file.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "safetensors/bytes.h"
-#include "safetensors/safetensors_layout.h"
 
 namespace chimera {
 namespace {

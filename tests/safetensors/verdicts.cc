@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "core/error.h"
-#include "safetensors/safetensors_layout.h"
+#include "safetensors/safetensors_file.h"
 
 namespace {
 
