@@ -17,7 +17,6 @@
 #include "core/reject.h"
 #include "core/resident_memory.h"
 #include "engine/canonical.h"
-#include "engine/make_optimizer.h"
 #include "engine/programs.h"
 #include "model_config/partition.h"
 #include "runtime/gather.h"

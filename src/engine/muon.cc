@@ -239,7 +239,7 @@ std::unique_ptr<Optimizer> adamw_of_others(OptimizerOptions options, const std::
   for (const Parameter& parameter : parameters)
     if (matrices_of(parameter, options.muon).empty()) others.push_back(parameter);
   options.kind = OptimizerKind::AdamW;
-  return make_vector_optimizer(options, others);
+  return make_optimizer(options, others);
 }
 
 }  // namespace

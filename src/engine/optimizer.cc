@@ -1,11 +1,11 @@
 #include "engine/optimizer.h"
 
 #include <ATen/ATen.h>
-
 #include <cmath>
 #include <optional>
 
 #include "core/mapped.h"
+#include "engine/muon.h"
 #include "runtime/gradient_norms.h"
 
 namespace chimera {
@@ -204,12 +204,22 @@ class Sgd final : public Optimizer {
 
 double clip_factor(double norm, double clip) { return clip > 0 && norm > clip ? clip / norm : 1; }
 
-std::unique_ptr<Optimizer> make_vector_optimizer(const OptimizerOptions& options,
-                                                 const std::vector<Parameter>& parameters, TensorGroup* tensor) {
+std::unique_ptr<Optimizer> make_optimizer(const OptimizerOptions& options, const std::vector<Parameter>& parameters,
+                                          TensorGroup* tensor) {
+  if (options.kind == OptimizerKind::Muon) return make_muon(options, parameters, tensor);
   auto groups = groups_of(parameters, options);
   if (options.kind == OptimizerKind::Sgd) return std::make_unique<Sgd>(std::move(groups));
   if (options.kind == OptimizerKind::Lamb) return std::make_unique<Lamb>(std::move(groups), options, tensor);
   return std::make_unique<AdamW>(std::move(groups), options);
+}
+
+std::unique_ptr<Optimizer> make_optimizer(const OptimizerOptions& options, const std::vector<ParameterGroup*>& trained,
+                                          TensorGroup* tensor) {
+  std::vector<Parameter> parameters;
+  for (const ParameterGroup* group : trained) {
+    parameters.insert(parameters.end(), group->parameters().begin(), group->parameters().end());
+  }
+  return make_optimizer(options, parameters, tensor);
 }
 
 }  // namespace chimera

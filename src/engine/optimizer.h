@@ -40,13 +40,18 @@ class Optimizer {
   virtual void set_steps(std::int64_t steps) = 0;
 };
 
-/// Creates AdamW with decoupled decay (Loshchilov and Hutter, ICLR'19; ATen's fused kernel), SGD with the same decay,
-/// or LAMB (You et al., ICLR'20, algorithm 2); not Muon, which make_optimizer() creates. LAMB multiplies the AdamW step
-/// of a parameter, including decay, by the ratio of the parameter's norm to the step's norm (1 if either is 0). If this
-/// rank has only parts of parameters (Parameter::whole_elements > 0), LAMB needs the ranks that share its layers,
-/// `tensor`, for the norms of whole parameters; step() is then collective over them. Borrows `tensor`.
-[[nodiscard]] std::unique_ptr<Optimizer> make_vector_optimizer(const OptimizerOptions& options,
-                                                               const std::vector<Parameter>& parameters,
-                                                               TensorGroup* tensor = nullptr);
+/// Create an optimizer for these parameters, or for the parameters of these groups: AdamW with decoupled decay
+/// (Loshchilov and Hutter, ICLR'19; ATen's fused kernel), SGD with the same decay, LAMB (You et al., ICLR'20, algorithm
+/// 2), or Muon (make_muon()). LAMB multiplies the AdamW step of a parameter, including decay, by the ratio of the
+/// parameter's norm to the step's norm (1 if either is 0). The optimizer borrows the parameters and `tensor`. If this
+/// rank has only parts of parameters (Parameter::whole_elements > 0), LAMB and Muon need `tensor`, the ranks that share
+/// its layers; step() is then collective over them. Optimizers that share their work between ranks have functions of
+/// their own (sharded_optimizer.h, muon.h).
+[[nodiscard]] std::unique_ptr<Optimizer> make_optimizer(const OptimizerOptions& options,
+                                                        const std::vector<Parameter>& parameters,
+                                                        TensorGroup* tensor = nullptr);
+[[nodiscard]] std::unique_ptr<Optimizer> make_optimizer(const OptimizerOptions& options,
+                                                        const std::vector<ParameterGroup*>& trained,
+                                                        TensorGroup* tensor = nullptr);
 
 }  // namespace chimera

@@ -5,7 +5,6 @@
 #include <algorithm>
 
 #include "core/error.h"
-#include "engine/make_optimizer.h"
 #include "runtime/worker_context.h"
 
 namespace chimera {

@@ -16,7 +16,7 @@
 namespace chimera {
 
 /// Creates the sharded optimizer of a rank. Updated parameters equal those of make_optimizer()
-/// (engine/make_optimizer.h) bit by bit. The optimizer keeps state only for the parameters that the rank owns, and
+/// (engine/optimizer.h) bit by bit. The optimizer keeps state only for the parameters that the rank owns, and
 /// reads only their gradients. step() starts one all-gather per stage, in stage order on all ranks, and waits for them
 /// in the same order. Therefore it cannot deadlock, even if the transport runs one collective at a time. step() throws
 /// TransportError if communication fails; the rank's own parameters are updated even then.

@@ -3,7 +3,7 @@
 #include <array>
 
 #include "bench/statistics.h"
-#include "engine/make_optimizer.h"
+#include "engine/optimizer.h"
 #include "generate/registry.h"
 #include "passes/lower.h"
 #include "runtime/executor.h"

@@ -2,7 +2,7 @@
 // bits however a model stores its matrices and whoever iterates them.
 
 #include "engine/muon.h"
-#include "engine/make_optimizer.h"
+#include "engine/optimizer.h"
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>

@@ -1,4 +1,4 @@
-#include "engine/make_optimizer.h"
+#include "engine/optimizer.h"
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>

@@ -9,7 +9,7 @@
 #include <memory>
 
 #include "core/error.h"
-#include "engine/make_optimizer.h"
+#include "engine/optimizer.h"
 #include "model/make_stage.h"
 #include "support/training.h"
 #include "train/loop/loader.h"

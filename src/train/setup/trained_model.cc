@@ -7,7 +7,6 @@
 #include "core/fault_point.h"
 #include "core/invariant.h"
 #include "core/mapped.h"
-#include "engine/make_optimizer.h"
 #include "engine/muon.h"
 #include "engine/sharded_optimizer.h"
 #include "engine/stored_values.h"
