@@ -4,8 +4,7 @@
 #include "core/mapped.h"
 #include "core/reject.h"
 #include "model/embedding.h"
-#include "model/rms_norm.h"
-#include "model/rotary.h"
+#include "model/llama_layers.h"
 #include "model/transformer_stage.h"
 
 // Llama (Touvron et al., 2023), Mistral, Qwen2 and Qwen3: rotary positions, RMS norm before each sub-layer, gated

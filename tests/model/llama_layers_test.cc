@@ -8,8 +8,7 @@
 
 #include "model/examples.h"
 #include "model/layers.h"
-#include "model/rms_norm.h"
-#include "model/rotary.h"
+#include "model/llama_layers.h"
 
 namespace chimera {
 namespace {

@@ -1,15 +1,30 @@
 #pragma once
 
-// Rotary position embeddings (RoPE) of Llama (Su et al., "RoFormer", 2021; scaling of Llama 3.1 as in Hugging Face's
-// modeling_rope_utils.py): pairs of elements of each query and key are rotated by angles that grow with the token's
-// position. llama_stage.cc keeps one table of cosines and sines per stage. Letters in shapes: b sequences, L tokens of
-// a sequence, d width of an attention head.
+// Layers of Llama and its relatives (llama_stage.cc):
+//  - RMS norm: like layer norm, but without mean and bias. Source: Zhang and Sennrich, "Root Mean Square Layer
+//    Normalization", NeurIPS'19.
+//  - Rotary position embeddings (RoPE; Su et al., "RoFormer", 2021; scaling of Llama 3.1 as in Hugging Face's
+//    modeling_rope_utils.py): pairs of elements of each query and key are rotated by angles that grow with the token's
+//    position. A stage keeps one table of cosines and sines.
+// Letters in shapes: b sequences, L tokens of a sequence, d width of an attention head.
 
 #include <ATen/core/Tensor.h>
 
 #include "model_config/model_config.h"
 
 namespace chimera {
+
+/// Parameters of an RMS norm over vectors of n elements.
+struct RmsNorm {
+  at::Tensor weight;   ///< [n]
+  double epsilon = 0;  ///< added to the mean square
+};
+
+/// Returns x / sqrt(mean(x^2) + epsilon), rounded to the input's type, times the weight: [..., n] -> [..., n]. Computes
+/// in at least float32. Keeps the input and one number per row for the backward. The weight's gradient does not depend
+/// on the number of threads. Kernels on a GPU differ: they round only after the multiplication with the weight, and
+/// round the weight gradient of each micro-batch to the weight's type.
+[[nodiscard]] at::Tensor rms_norm(const at::Tensor& input, const RmsNorm& layer);
 
 /// Cosine and sine of each position's angles, [L, d / 2]: the angle of element j is position * frequency j.
 struct RotaryTable {
