@@ -1,6 +1,5 @@
 #include <ATen/ATen.h>
 
-#include "model/embedding.h"
 #include "model/linear_cross_entropy.h"
 #include "model/transformer_stage.h"
 

@@ -1,6 +1,5 @@
 #include <ATen/ATen.h>
 
-#include "model/embedding.h"
 #include "model/transformer_stage.h"
 
 // GPT-2 (Radford et al., 2019): learned positions, layer norm before each sub-layer, fused query-key-value projection.

@@ -7,7 +7,7 @@
 //   forward under a WeightGradients::Scope -> the layer saves the queue
 //   backward: input gradient at once; weight gradient -> queue -> at once (B), or kept until run() (W)
 //
-// All layers that implement their own backward (embedding.h, linear_cross_entropy.h, norms) pass their weight gradients
+// All layers that implement their own backward (embeddings, norms, linear_cross_entropy.h) pass their weight gradients
 // through this queue; for other modules, split_backward.h does it. B gives the same bits as I and W.
 
 #include <ATen/core/Tensor.h>

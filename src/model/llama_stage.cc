@@ -3,7 +3,6 @@
 
 #include "core/mapped.h"
 #include "core/reject.h"
-#include "model/embedding.h"
 #include "model/llama_layers.h"
 #include "model/transformer_stage.h"
 

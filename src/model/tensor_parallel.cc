@@ -3,7 +3,6 @@
 #include <ATen/ATen.h>
 
 #include "model/autograd.h"
-#include "model/embedding.h"
 #include "model/layers.h"
 
 namespace chimera {

@@ -113,7 +113,7 @@ struct VocabularyPart {
 /// rows.
 [[nodiscard]] at::Tensor whole_scores(const at::Tensor& scores, const VocabularyPart& part);
 
-/// Returns token_embedding() (embedding.h) for a table that is divided over the ranks; `table` has the rows of `part`.
+/// Returns token_embedding() (layers.h) for a table that is divided over the ranks; `table` has the rows of `part`.
 /// If the group cuts tokens, returns the embeddings of this rank's tokens only.
 [[nodiscard]] at::Tensor token_embedding(const at::Tensor& table, const at::Tensor& tokens, const VocabularyPart& part);
 

@@ -1,4 +1,4 @@
-#include "model/embedding.h"
+#include "model/layers.h"
 
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
