@@ -2,11 +2,13 @@
 
 #include <ATen/ATen.h>
 #include <fmt/format.h>
-
 #include <algorithm>
+#include <vector>
 
 #include "core/error.h"
+#include "core/files.h"
 #include "core/reject.h"
+#include "safetensors/safetensors_file.h"
 
 namespace chimera {
 
@@ -48,6 +50,24 @@ at::Tensor convert(const at::Tensor& values, ElementType type, const std::string
   if (!lost.any().item<bool>()) return result;
   reject("{}: {:g} is too large for {}; give bfloat16", tensor,
          values.to(at::kCPU).masked_select(lost)[0].item<double>(), to_text(type));
+}
+
+void write_safetensors(const std::string& path, const std::map<std::string, at::Tensor>& tensors,
+                       const std::map<std::string, std::string>& metadata) {
+  std::vector<TensorEntry> entries;
+  for (const auto& [name, tensor] : tensors) {
+    entries.push_back({.name = name, .type = element_type(tensor.scalar_type()), .shape = tensor.sizes().vec()});
+  }
+  // The map sorts by name, and lay_out() keeps the order of `entries`, so data follow the header in the same order
+  // below.
+  SafetensorsLayout layout = lay_out(std::move(entries), metadata);
+  std::string text = std::move(layout.head);
+  text.reserve(layout.file_bytes);
+  for (const auto& [name, tensor] : tensors) {
+    const at::Tensor elements = tensor.contiguous();
+    text.append(static_cast<const char*>(elements.const_data_ptr()), elements.nbytes());
+  }
+  write_whole(path, text);
 }
 
 }  // namespace chimera

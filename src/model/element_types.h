@@ -1,13 +1,13 @@
 #pragma once
 
-// Types of tensors in LibTorch and in safetensors files, and conversion between types in blocks. Readers and writers of
-// checkpoints and exported models use it.
+// Tensors of LibTorch and safetensors files: their types, conversion between types in blocks, and writing of a file.
+// Readers and writers of checkpoints and exported models use it.
 
 #include <ATen/core/Tensor.h>
 #include <c10/core/ScalarType.h>
-
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <string>
 
 #include "safetensors/element_type.h"
@@ -30,5 +30,11 @@ void for_each_block(std::int64_t elements, const std::function<void(std::int64_t
 /// Converts `values` to another floating-point type, on the CPU. `tensor` is the name for messages. Throws ConfigError
 /// if a finite value becomes infinite in F16.
 [[nodiscard]] at::Tensor convert(const at::Tensor& values, ElementType type, const std::string& tensor);
+
+/// Writes CPU tensors and `metadata` (text by name) to a safetensors file; the data begins at a multiple of 8 bytes.
+/// The file appears complete or not at all. Creates missing parent folders. Throws Error for a tensor type that the
+/// format does not have, ConfigError if the file cannot be written.
+void write_safetensors(const std::string& path, const std::map<std::string, at::Tensor>& tensors,
+                       const std::map<std::string, std::string>& metadata = {});
 
 }  // namespace chimera

@@ -7,7 +7,6 @@
 
 #include "hugging_face/config_json.h"
 #include "model/element_types.h"
-#include "model/safetensors.h"
 #include "support/scratch.h"
 
 namespace chimera {

@@ -10,9 +10,9 @@
 #include <exception>
 
 #include "core/console.h"
+#include "model/element_types.h"
 #include "model/examples.h"
 #include "model/reference_case.h"
-#include "model/safetensors.h"
 #include "model/transformer_stage.h"
 
 namespace chimera {

@@ -1,4 +1,4 @@
-#include "model/safetensors.h"
+#include "model/element_types.h"
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
