@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 #include <fmt/format.h>
 #include <algorithm>
+#include <utility>
 #include <vector>
 
 #include "core/error.h"
@@ -11,29 +12,25 @@
 #include "safetensors/safetensors_file.h"
 
 namespace chimera {
+namespace {
+
+constexpr std::pair<ElementType, at::ScalarType> kElementTypes[] = {
+    {ElementType::F64, at::kDouble}, {ElementType::F32, at::kFloat}, {ElementType::BF16, at::kBFloat16},
+    {ElementType::F16, at::kHalf},   {ElementType::I64, at::kLong},  {ElementType::I32, at::kInt},
+    {ElementType::U8, at::kByte},    {ElementType::Bool, at::kBool}};
+
+}  // namespace
 
 ElementType element_type(at::ScalarType type) {
-  switch (type) {
-    case at::kDouble: return ElementType::F64;
-    case at::kFloat: return ElementType::F32;
-    case at::kBFloat16: return ElementType::BF16;
-    case at::kHalf: return ElementType::F16;
-    case at::kLong: return ElementType::I64;
-    case at::kInt: return ElementType::I32;
-    case at::kByte: return ElementType::U8;
-    case at::kBool: return ElementType::Bool;
-    default: throw Error(fmt::format("safetensors files do not hold tensors of {}", c10::toString(type)));
-  }
+  for (const auto& [stored, scalar] : kElementTypes)
+    if (scalar == type) return stored;
+  throw Error(fmt::format("safetensors files do not hold tensors of {}", c10::toString(type)));
 }
 
 at::ScalarType floating_type(ElementType type) {
-  switch (type) {
-    case ElementType::F64: return at::kDouble;
-    case ElementType::F32: return at::kFloat;
-    case ElementType::BF16: return at::kBFloat16;
-    case ElementType::F16: return at::kHalf;
-    default: throw Error(to_text(type) + " is not a floating-point type");
-  }
+  for (const auto& [stored, scalar] : kElementTypes)
+    if (stored == type && at::isFloatingType(scalar)) return scalar;
+  throw Error(to_text(type) + " is not a floating-point type");
 }
 
 void for_each_block(std::int64_t elements, const std::function<void(std::int64_t first, std::int64_t count)>& visit) {
