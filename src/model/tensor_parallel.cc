@@ -29,60 +29,45 @@ at::Tensor sum_of_own_tokens(const at::Tensor& part, TensorGroup& group) {
   return sum;
 }
 
-/// Forward: nothing, as the input is the same on all ranks. Backward: each rank has the gradient through its own
-/// columns of the matrix; the gradient of the input is their sum.
-struct EnterFunction : torch::autograd::Function<EnterFunction> {
-  static at::Tensor forward(AutogradContext* context, const at::Tensor& whole, TensorGroup* group) {
-    hold(context, "group", group);
-    return whole;
-  }
-
-  static variable_list backward(AutogradContext* context, const variable_list& output_gradients) {
-    // A sum of products that nobody else reads, so it may be overwritten.
-    const at::Tensor gradient = output_gradients[0].contiguous();
-    held<TensorGroup*>(context, "group")->sum(gradient);
-    return {gradient, at::Tensor()};
-  }
+/// What the ranks do with their tensors in a forward or backward.
+enum class Collective : std::uint8_t {
+  None,
+  Sum,            // [b, L, H] -> [b, L, H], in place
+  SumOwnTokens,   // [b, L, H] -> [b, L / T, H]
+  GatherTokens,   // [b, L / T, H] -> [b, L, H]
+  TakeOwnTokens,  // [b, L, H] -> [b, L / T, H]; the tensors are equal on all ranks
 };
 
-/// The reverse of EnterFunction: sums in the forward, and passes the gradient on, which is the same on all ranks.
-struct LeaveFunction : torch::autograd::Function<LeaveFunction> {
-  static at::Tensor forward(AutogradContext* context, const at::Tensor& part, TensorGroup* group) {
+at::Tensor result_of(Collective collective, const at::Tensor& own, TensorGroup& group) {
+  switch (collective) {
+    case Collective::None: break;
+    case Collective::Sum: {
+      // A result of a layer or a sum of gradients, which nobody else reads, so it may be overwritten.
+      const at::Tensor sum = own.contiguous();
+      group.sum(sum);
+      return sum;
+    }
+    case Collective::SumOwnTokens: return sum_of_own_tokens(own, group);
+    case Collective::GatherTokens: return all_tokens(own, group);
+    case Collective::TakeOwnTokens: return own_tokens(own, group);
+  }
+  return own;
+}
+
+struct CollectiveFunction : torch::autograd::Function<CollectiveFunction> {
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& own, TensorGroup* group, Collective forwards,
+                            Collective backwards) {
+    hold(context, "group", group);
+    hold(context, "backwards", backwards);
     // The sum is written to the argument itself, which autograd must be told.
-    context->mark_dirty({part});
-    group->sum(part);
-    return part;
-  }
-
-  static variable_list backward(AutogradContext* /*context*/, const variable_list& output_gradients) {
-    return {output_gradients[0], at::Tensor()};
-  }
-};
-
-/// The gradient of all tokens is a part of a sum, or equal on all ranks (`is_equal`).
-struct GatherFunction : torch::autograd::Function<GatherFunction> {
-  static at::Tensor forward(AutogradContext* context, const at::Tensor& own, TensorGroup* group, bool is_equal) {
-    hold(context, "group", group);
-    context->saved_data["equal"] = is_equal;
-    return all_tokens(own, *group);
+    if (forwards == Collective::Sum) context->mark_dirty({own});
+    return result_of(forwards, own, *group);
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& output_gradients) {
-    TensorGroup& group = *held<TensorGroup*>(context, "group");
-    const at::Tensor& gradient = output_gradients[0];
-    const bool is_equal = context->saved_data["equal"].toBool();
-    return {is_equal ? own_tokens(gradient, group) : sum_of_own_tokens(gradient, group), at::Tensor(), at::Tensor()};
-  }
-};
-
-struct ScatterFunction : torch::autograd::Function<ScatterFunction> {
-  static at::Tensor forward(AutogradContext* context, const at::Tensor& part, TensorGroup* group) {
-    hold(context, "group", group);
-    return sum_of_own_tokens(part, *group);
-  }
-
-  static variable_list backward(AutogradContext* context, const variable_list& output_gradients) {
-    return {all_tokens(output_gradients[0], *held<TensorGroup*>(context, "group")), at::Tensor()};
+    const at::Tensor gradient =
+        result_of(held<Collective>(context, "backwards"), output_gradients[0], *held<TensorGroup*>(context, "group"));
+    return {gradient, at::Tensor(), at::Tensor(), at::Tensor()};
   }
 };
 
@@ -140,22 +125,25 @@ at::Tensor gather_whole(const at::Tensor& part, const TensorCut& cut, const std:
 }
 
 at::Tensor replicate_input(const at::Tensor& whole, TensorGroup* group) {
-  return group == nullptr ? whole : EnterFunction::apply(whole, group);
+  if (group == nullptr) return whole;
+  // Each rank has the gradient through its own columns of the matrix; the gradient of the input is their sum.
+  return CollectiveFunction::apply(whole, group, Collective::None, Collective::Sum);
 }
 
 at::Tensor gather_tokens(const at::Tensor& own, TensorGroup* group) {
-  const bool is_cut = group != nullptr && group->cuts_tokens();
-  return is_cut ? GatherFunction::apply(own, group, /*is_equal=*/true) : own;
+  if (group == nullptr || !group->cuts_tokens()) return own;
+  return CollectiveFunction::apply(own, group, Collective::GatherTokens, Collective::TakeOwnTokens);
 }
 
 at::Tensor enter_split(const at::Tensor& own, TensorGroup* group) {
-  const bool is_cut = group != nullptr && group->cuts_tokens();
-  return is_cut ? GatherFunction::apply(own, group, /*is_equal=*/false) : replicate_input(own, group);
+  if (group == nullptr || !group->cuts_tokens()) return replicate_input(own, group);
+  return CollectiveFunction::apply(own, group, Collective::GatherTokens, Collective::SumOwnTokens);
 }
 
 at::Tensor leave_split(const at::Tensor& part, TensorGroup* group) {
   if (group == nullptr) return part;
-  return group->cuts_tokens() ? ScatterFunction::apply(part, group) : LeaveFunction::apply(part, group);
+  if (!group->cuts_tokens()) return CollectiveFunction::apply(part, group, Collective::Sum, Collective::None);
+  return CollectiveFunction::apply(part, group, Collective::SumOwnTokens, Collective::GatherTokens);
 }
 
 at::Tensor row_linear(const LinearInput& input, const Linear& layer, TensorGroup* group) {
