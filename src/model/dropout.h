@@ -48,7 +48,7 @@ struct Dropout {
 };
 
 /// Random generators for the masks in device graphs: recorded kernels of a forward or backward
-/// (runtime/recorded_ops.h), which run again for each micro-batch. A graph keeps the addresses of a generator's seed
+/// (runtime/recordings.h), which run again for each micro-batch. A graph keeps the addresses of a generator's seed
 /// and offset, so each mask that a graph draws has a generator of its own.
 class GraphMasks {
  public:

@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "model/linear.h"
-#include "runtime/recorded_ops.h"
+#include "runtime/recordings.h"
 #include "runtime/saved_tensors.h"
 #include "runtime/worker_context.h"
 
@@ -30,7 +30,7 @@ struct Activation {
   WeightGradients::Pointer weight_gradients;  // Weight gradients that the backward still has to compute
   std::unique_ptr<SavedTensors> saved;        // Tensors that autograd saves, if offloaded; else null
   SavedTensors::Pointer saved_input;          // The input of a recomputed forward, if offloaded; else null
-  GraphSlot* recorded = nullptr;              // The device graphs that compute the op (recorded_ops.h); null: none
+  GraphSlot* recorded = nullptr;              // The device graphs that compute the op (recordings.h); null: none
 };
 
 /// The activations of a worker, used only by the worker's own thread. OpRunner puts and takes them; the executor calls

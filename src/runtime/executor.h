@@ -27,7 +27,7 @@
 #include "runtime/gradient_sums.h"
 #include "runtime/messages.h"
 #include "runtime/op_runner.h"
-#include "runtime/recorded_steps.h"
+#include "runtime/recordings.h"
 #include "runtime/step_hooks.h"
 #include "runtime/step_reduction.h"
 #include "runtime/weight_versions.h"
@@ -60,7 +60,7 @@ class Executor {
     activations_.share_host_memory(program, other.activations_);
   }
   /// Records the kernels of each op as a device graph, such as a CUDA graph; run() then launches the graphs
-  /// (recorded_ops.h). For synchronous training programs. Call it after warm_up() (warm_up.h).
+  /// (recordings.h). For synchronous training programs. Call it after warm_up() (warm_up.h).
   void record_ops(const std::vector<Instruction>& program, const LoadMicroBatch& load, const CaptureGraph& capture);
 
   /// Abandons the step after run() threw, so that it can be repeated. Not for programs that update stages separately.

@@ -25,7 +25,7 @@
 #include "runtime/helper_thread.h"
 #include "runtime/messages.h"
 #include "runtime/non_finite.h"
-#include "runtime/recorded_ops.h"
+#include "runtime/recordings.h"
 #include "runtime/step_hooks.h"
 #include "runtime/tracer.h"
 #include "runtime/worker_context.h"

@@ -1,7 +1,7 @@
 // --cuda-graphs on a fake device (support/fake_device.h), over communicators as strict as NCCL's: recorded and replayed
 // steps train like others.
 
-#include "runtime/recorded_steps.h"
+#include "runtime/recordings.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
