@@ -1,6 +1,5 @@
 #include "runtime/activations.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "core/invariant.h"
@@ -15,24 +14,12 @@ std::string missing(const Op& op) { return "the activation of " + name_of(forwar
 void Activations::begin(const std::vector<Instruction>& program) {
   recomputed_.clear();
   offloaded_.clear();
-  prepare_host_memory(program);
   for (const Instruction& instruction : program) {
     // A stage recomputes all its micro-batches or none. Offloads name single forwards: one whose backward follows soon
     // stays on the device (schedule/offload.h).
     if (instruction.kind == InstructionKind::Recompute) recomputed_.insert(instruction.op.stage);
     if (instruction.kind == InstructionKind::Offload) offloaded_.insert(key_of(instruction.op));
   }
-}
-
-void Activations::prepare_host_memory(const std::vector<Instruction>& program) {
-  // Host memory is page-locked, which is slow to allocate, so it is made for the first program that offloads and kept.
-  const bool offloads = std::ranges::find(program, InstructionKind::Offload, &Instruction::kind) != program.end();
-  if (offloads && !copies_) copies_ = std::make_shared<HostCopies>(worker_.device());
-}
-
-void Activations::share_host_memory(const std::vector<Instruction>& program, Activations& other) {
-  other.prepare_host_memory(program);
-  copies_ = other.copies_;
 }
 
 std::unique_ptr<SavedTensors> Activations::saved_tensors_of(const Op& forward) const {

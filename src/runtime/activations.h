@@ -38,13 +38,13 @@ struct Activation {
 /// tokens). A missing activation, or a second one for the same op, is an InternalError.
 class Activations {
  public:
-  explicit Activations(const WorkerContext& worker) : worker_(worker) {}
+  explicit Activations(at::Device device) : copies_(std::make_shared<HostCopies>(device)) {}
 
   /// Reads which stages the program recomputes and which forwards it offloads. Call it before each run of a program.
   void begin(const std::vector<Instruction>& program);
-  /// Shares the host memory of `other` for offloaded tensors, so that a warm-up (warm_up.h) does not allocate it twice.
-  /// Call it before begin(). `other` first allocates the memory if the program offloads.
-  void share_host_memory(const std::vector<Instruction>& program, Activations& other);
+  /// Uses the host memory of `other` for offloaded tensors, so that a warm-up (Executor::warm_up()) does not allocate
+  /// it twice: it is page-locked, and slow to allocate.
+  void share_host_memory(const Activations& other) { copies_ = other.copies_; }
 
   [[nodiscard]] bool is_recomputed(StageId stage) const { return recomputed_.contains(stage); }
   /// Returns a new object that collects the tensors that the graph of an offloaded forward saves; null for other
@@ -66,12 +66,10 @@ class Activations {
 
  private:
   [[nodiscard]] Activation& find(const Op& op);
-  void prepare_host_memory(const std::vector<Instruction>& program);
 
-  const WorkerContext& worker_;
   std::unordered_set<StageId> recomputed_;
-  std::unordered_set<OpKey> offloaded_;                // Forwards
-  std::shared_ptr<HostCopies> copies_;                 // Null until a program offloads
+  std::unordered_set<OpKey> offloaded_;  // Forwards
+  std::shared_ptr<HostCopies> copies_;
   std::unordered_map<OpKey, Activation> activations_;  // By forward
 };
 

@@ -29,7 +29,7 @@ Executor::Executor(WorkerId worker, std::map<StageId, Stage*> stages, Transport&
                    ProgramShape shape, ParameterGroup* tied)
     : worker_(worker, std::move(stages), transport, std::move(message), std::move(shape), tied),
       messages_(worker_),
-      activations_(worker_),
+      activations_(worker_.device()),
       sums_(worker_),
       ops_(worker_, messages_, activations_, sums_),
       reduction_(worker_) {}

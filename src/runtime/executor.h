@@ -55,10 +55,8 @@ class Executor {
   /// programs have changed some weights by then.
   StepResult run(const std::vector<Instruction>& program, const StepHooks& hooks);
 
-  /// Uses the host memory of `other` for the tensors that the program offloads (for warm_up.h).
-  void share_host_memory(const std::vector<Instruction>& program, Executor& other) {
-    activations_.share_host_memory(program, other.activations_);
-  }
+  /// Uses the host memory of `other` for offloaded tensors (for warm_up.h).
+  void share_host_memory(const Executor& other) { activations_.share_host_memory(other.activations_); }
   /// Records the kernels of each op as a device graph, such as a CUDA graph; run() then launches the graphs
   /// (recordings.h). For synchronous training programs. Call it after warm_up() (warm_up.h).
   void record_ops(const std::vector<Instruction>& program, const LoadMicroBatch& load, const CaptureGraph& capture);

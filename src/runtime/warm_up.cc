@@ -40,7 +40,7 @@ void warm_up(Executor& executor, const std::vector<Instruction>& program, StepHo
   const WorkerContext& worker = executor.worker();
   WithoutMessages transport(worker.transport, worker.device());
   Executor other(worker.worker, worker.stages, transport, worker.message, worker.shape, worker.tied);
-  other.share_host_memory(program, executor);
+  other.share_host_memory(executor);
   // A warm-up takes no part in agreements and measures nothing.
   hooks.votes = nullptr;
   hooks.shared = {};
