@@ -31,7 +31,7 @@ enum class SummedStages : std::uint8_t {
 // - A transfer happens once both its StartSend and its PostReceive have run. The ChannelDiscipline determines which
 //   send matches which receive.
 // - On a GPU, the first use of an op may also wait for the device. The check ignores this, because every rank runs all
-//   its ops once before the first step (runtime/warm_up.h).
+//   its ops once before the first step (runtime/executor.h).
 //
 // Ops
 // - Every op runs once, on the worker that holds its stage, after its inputs are on that worker.

@@ -20,7 +20,6 @@
 #include "engine/programs.h"
 #include "model_config/partition.h"
 #include "runtime/gather.h"
-#include "runtime/warm_up.h"
 #include "transport/threads/rank_threads.h"
 
 // prepare_fit() does what needs no tensors: schedule, program, checks. The constructor of RankFit makes the stages,
@@ -154,7 +153,7 @@ void share_initial_values(const FitRun& run, RankId rank, const std::map<StageId
       }
     }
   }
-  // Sequential, so that no receive is pending at the first use of an op (runtime/warm_up.h).
+  // Sequential, so that no receive is pending at the first use of an op (Executor::warm_up()).
   for (const auto& [owner, value] : received) {
     value.copy_(transport.post_receive(owner, {value.sizes().vec(), value.scalar_type()}, {})->wait());
   }
@@ -331,7 +330,7 @@ void RankFit::warm_up(const Program& program, bool& is_warm) {
   // Batch statistics and dropout must be as if the ops had not run.
   const auto same_buffers = keep_values(buffers);
   const auto same_random_numbers = keep_generators(device());
-  chimera::warm_up(driver_->executor(), program.workers[place_.worker.index()], hooks(0, {}));
+  driver_->executor().warm_up(program.workers[place_.worker.index()], hooks(0, {}));
 }
 
 FitStep RankFit::train_step(std::int64_t step) {

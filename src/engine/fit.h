@@ -127,9 +127,9 @@ class RankFit {
   RankFit(const FitRun& run, RankId rank, Transport& transport);
 
   /// If there are several ranks with GPUs, runs the ops of a training step, or of a validation, once without messages,
-  /// on the samples of step 0, because the first run of an op may wait for the device (runtime/warm_up.h). Buffers and
-  /// torch's random generators stay unchanged. Does nothing at later calls. train_step() and validation_loss() call it
-  /// first.
+  /// on the samples of step 0, because the first run of an op may wait for the device (Executor::warm_up()). Buffers
+  /// and torch's random generators stay unchanged. Does nothing at later calls. train_step() and validation_loss() call
+  /// it first.
   void warm_up() { warm_up(run_.program, is_warm_); }
   void warm_up_validation() { warm_up(run_.validation, is_validation_warm_); }
 

@@ -55,10 +55,20 @@ class Executor {
   /// programs have changed some weights by then.
   StepResult run(const std::vector<Instruction>& program, const StepHooks& hooks);
 
-  /// Uses the host memory of `other` for offloaded tensors (for warm_up.h).
-  void share_host_memory(const Executor& other) { activations_.share_host_memory(other.activations_); }
+  /// Runs the ops, sums and norms of a synchronous program once, with zeros as received messages and without an update,
+  /// and zeros the gradients if there are backwards. Collective: returns once all ranks have launched their ops.
+  /// `hooks` are as for run(), but only load, on_instruction, peak_memory and before_wait are called. Call it on a GPU
+  /// before the first program with receives.
+  ///
+  /// A GPU's first use of an op in a process may wait until the whole GPU is idle: CUDA loads a kernel, a library
+  /// builds it, or cuDNN plans attention for a new shape, separately on each thread. A program posts receives before
+  /// its first op. A rank that waits for its own receives has not sent what its peers wait for, and all ranks deadlock.
+  /// So the ops run first, without messages. A warm-up also allocates as much memory as a step. If memory is short, the
+  /// allocator frees its cache, and waits for that until the whole GPU is idle. Here this is safe, because no receive
+  /// is pending; in a step it could be a deadlock.
+  void warm_up(const std::vector<Instruction>& program, StepHooks hooks);
   /// Records the kernels of each op as a device graph, such as a CUDA graph; run() then launches the graphs
-  /// (recordings.h). For synchronous training programs. Call it after warm_up() (warm_up.h).
+  /// (recordings.h). For synchronous training programs. Call it after warm_up().
   void record_ops(const std::vector<Instruction>& program, const LoadMicroBatch& load, const CaptureGraph& capture);
 
   /// Abandons the step after run() threw, so that it can be repeated. Not for programs that update stages separately.
@@ -71,9 +81,6 @@ class Executor {
   /// Returns the current instruction as text, such as `1B3`; empty between programs. After an error of run(), this is
   /// the instruction that failed.
   [[nodiscard]] std::string current() const;
-  [[nodiscard]] const WorkerContext& worker() const { return worker_; }
-  /// Returns whether the last program updates weights.
-  [[nodiscard]] bool trains() const { return trains_; }
   /// Return the times of training steps since the last forget_times() (tracer.h).
   [[nodiscard]] const OpTimes& op_times() const { return ops_.times(); }
   [[nodiscard]] const WaitTimes& wait_times() const { return waits_; }

@@ -16,7 +16,6 @@
 #include "generate/registry.h"
 #include "model/linear.h"
 #include "passes/lower.h"
-#include "runtime/warm_up.h"
 #include "support/logging_transport.h"
 #include "support/message_of.h"
 
@@ -125,7 +124,7 @@ TEST(ExecutorTest, WarmUpSendsNoMessagesAndChangesNothing) {
   Scale stage(3, false);
   std::vector<double> norms;
   Executor executor(WorkerId(0), {{StageId(0), &stage}}, transport, kMessage, shape_of(program));
-  warm_up(executor, program.workers[0], hooks(&norms));
+  executor.warm_up(program.workers[0], hooks(&norms));
   EXPECT_THAT(transport.lines(), ElementsAre("all-sum: 10"));
   EXPECT_THAT(norms, ElementsAre()) << "no update";
 
@@ -133,9 +132,9 @@ TEST(ExecutorTest, WarmUpSendsNoMessagesAndChangesNothing) {
   Scale last(2, true);
   Executor single(WorkerId(0), {{StageId(0), &last}}, transport, kMessage, shape_of(alone));
   (void)single.run(alone.workers[0], hooks());
-  warm_up(single, lower(forward_only(find_generator("gpipe").generate({1, 3}))).workers[0], hooks());
+  single.warm_up(lower(forward_only(find_generator("gpipe").generate({1, 3}))).workers[0], hooks());
   EXPECT_EQ(last.gradients().item<double>(), 12) << "programs without backwards keep the last step's gradients";
-  warm_up(single, alone.workers[0], hooks());
+  single.warm_up(alone.workers[0], hooks());
   EXPECT_EQ(last.gradients().item<double>(), 0);
 }
 

@@ -22,7 +22,6 @@
 #include "passes/lower.h"
 #include "runtime/executor.h"
 #include "runtime/memory_meter.h"
-#include "runtime/warm_up.h"
 #include "support/fake_gpus.h"
 #include "support/fake_network.h"
 #include "support/training.h"
@@ -96,7 +95,7 @@ TEST_F(WarmUpTest, FirstUsesDeadlockWithReceivesUnlessEveryRankWarmsUp) {
           .load = [](StageId, MicroBatchId) { return MicroBatch{.tokens = at::ones({2}, kWarmDevice)}; },
           .update = {.all_stages = [](double) {}}};
       const auto& instructions = program.workers[rank.index()];
-      if (warms_up) warm_up(executor, instructions, hooks);
+      if (warms_up) executor.warm_up(instructions, hooks);
       static_cast<void>(executor.run(instructions, hooks));
     });
   };

@@ -4,7 +4,6 @@
 
 #include <utility>
 
-#include "runtime/warm_up.h"
 #include "train/setup/device.h"
 
 namespace chimera {
@@ -30,8 +29,7 @@ void warm_up_device(const RankContext& self, std::int64_t step, Loader& loader, 
     ObservationHooks observation = progress.observe(step);
     // No step has begun for whoever watches this rank: the longer limit of the start-up still counts.
     observation.on_instruction = [&](const Instruction&) { progress.note({RankProgress::Phase::StartUp}); };
-    warm_up(executor, program.workers[self.place.worker.index()],
-            {.load = load, .observation = std::move(observation)});
+    executor.warm_up(program.workers[self.place.worker.index()], {.load = load, .observation = std::move(observation)});
   };
   loader.warm_up(step);
   for (const bool is_masked : {false, true}) {

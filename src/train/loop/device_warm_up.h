@@ -1,8 +1,8 @@
 #pragma once
 
 // What a rank with a GPU does once before its first step, so that nothing in a step makes the GPU wait while receives
-// are pending: it runs the ops of training and validation (runtime/warm_up.h), and records graphs of ops (--op-graphs).
-// Trainer (trainer.h) calls warm_up_device().
+// are pending: it runs the ops of training and validation (Executor::warm_up()), and records graphs of ops
+// (--op-graphs). Trainer (trainer.h) calls warm_up_device().
 
 #include "runtime/executor.h"
 #include "train/loop/loader.h"
