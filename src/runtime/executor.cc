@@ -193,16 +193,16 @@ void Executor::execute(const Instruction& instruction, const StepHooks& hooks) {
 }
 
 void Executor::reduce_scalars(std::int64_t step, const StepHooks& hooks) {
-  std::optional<double> recordings;
-  if (hooks.recording.record) recordings = recorded_.needs_recording() ? 1.0 : 0.0;
-  StepSums sums = reduction_.sum(step, trains_, ops_.losses(), recordings, hooks);
+  std::vector<double> recordings;
+  if (hooks.recording.record) recordings.push_back(recorded_.needs_recording() ? 1 : 0);
+  StepSums sums = reduction_.sum(step, trains_, ops_.losses(), std::move(recordings), hooks);
   ops_.read_times();
   waiting_.read();
   if (hooks.observation.tracer != nullptr) hooks.observation.tracer->note_wait();
   // Votes and recordings travel in the same collective, because each collective costs a round trip.
-  if (hooks.votes != nullptr) *hooks.votes = *sums.votes;
+  if (hooks.votes != nullptr) *hooks.votes = SaveVotes::unpack(sums.votes);
   std::ranges::copy(sums.shared, hooks.shared.begin());
-  if (sums.recordings.value_or(0) > 0) recorded_.record_again();
+  if (!sums.recordings.empty() && sums.recordings[0] > 0) recorded_.record_again();
   // Ops of later steps may have run already. Their results stay for the sums of their own step.
   std::vector<Op> suspects;
   std::erase_if(ops_.non_finite(), [&](const Op& op) {

@@ -6,7 +6,6 @@
 
 #include <ATen/core/Tensor.h>
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -78,9 +77,8 @@ struct SaveVotes {
   double committed = 0;  ///< 1 if rank 0 has committed
   double stop = 0;       ///< Ranks that got a stop request
 
-  static constexpr std::size_t kNumbers = 5;
-  [[nodiscard]] std::array<double, kNumbers> pack() const { return {wanted, written, failed, committed, stop}; }
-  [[nodiscard]] static SaveVotes unpack(std::span<const double, kNumbers> numbers) {
+  [[nodiscard]] std::vector<double> pack() const { return {wanted, written, failed, committed, stop}; }
+  [[nodiscard]] static SaveVotes unpack(std::span<const double> numbers) {
     return {numbers[0], numbers[1], numbers[2], numbers[3], numbers[4]};
   }
 };

@@ -5,33 +5,35 @@
 
 #include <algorithm>
 #include <cmath>
-#include <iterator>
+#include <utility>
 
 #include "core/fault_point.h"
 
 namespace chimera {
+namespace {
+
+constexpr std::vector<double> StepSums::*kFields[] = {&StepSums::squares,
+                                                      &StepSums::losses,
+                                                      &StepSums::peak_memory,
+                                                      &StepSums::used_memory,
+                                                      &StepSums::allocation_retries,
+                                                      &StepSums::shared,
+                                                      &StepSums::votes,
+                                                      &StepSums::recordings};
+
+}  // namespace
 
 std::vector<double> StepSums::pack() const {
   std::vector<double> numbers;
-  for (const std::vector<double>* field :
-       {&squares, &losses, &peak_memory, &used_memory, &allocation_retries, &shared}) {
-    numbers.insert(numbers.end(), field->begin(), field->end());
-  }
-  if (votes) std::ranges::copy(votes->pack(), std::back_inserter(numbers));
-  if (recordings) numbers.push_back(*recordings);
+  for (const auto field : kFields) numbers.insert(numbers.end(), (this->*field).begin(), (this->*field).end());
   return numbers;
 }
 
 void StepSums::unpack(std::span<const double> numbers) {
-  for (std::vector<double>* field : {&squares, &losses, &peak_memory, &used_memory, &allocation_retries, &shared}) {
-    std::ranges::copy(numbers.first(field->size()), field->begin());
-    numbers = numbers.subspan(field->size());
+  for (const auto field : kFields) {
+    std::ranges::copy(numbers.first((this->*field).size()), (this->*field).begin());
+    numbers = numbers.subspan((this->*field).size());
   }
-  if (votes) {
-    votes = SaveVotes::unpack(numbers.first<SaveVotes::kNumbers>());
-    numbers = numbers.subspan(SaveVotes::kNumbers);
-  }
-  if (recordings) recordings = numbers.front();
 }
 
 at::Tensor StepSums::squares_in(const at::Tensor& packed) const { return packed.narrow(0, 0, std::ssize(squares)); }
@@ -57,7 +59,7 @@ StepSums StepReduction::own_numbers(const StepHooks& hooks) const {
                 .used_memory = std::vector<double>(num_ranks, 0),
                 .allocation_retries = std::vector<double>(num_ranks, 0),
                 .shared = {hooks.shared.begin(), hooks.shared.end()}};
-  if (hooks.votes != nullptr) sums.votes = *hooks.votes;
+  if (hooks.votes != nullptr) sums.votes = hooks.votes->pack();
   // Other ranks of the same worker (tensor parallelism) report for it.
   if (!worker_.shape.counts_whole) return sums;
   sums.peak_memory[own] = hooks.observation.peak_memory();
@@ -68,10 +70,10 @@ StepSums StepReduction::own_numbers(const StepHooks& hooks) const {
 
 /// On a device, losses and norms are still being computed. They are copied into the packed numbers there, so that the
 /// sum is the only wait of the host.
-StepSums StepReduction::sum(std::int64_t step, bool trains, StepLosses& losses, std::optional<double> recordings,
+StepSums StepReduction::sum(std::int64_t step, bool trains, StepLosses& losses, std::vector<double> recordings,
                             const StepHooks& hooks) {
   StepSums sums = own_numbers(hooks);
-  sums.recordings = recordings;
+  sums.recordings = std::move(recordings);
   const at::Tensor all = on_device(sums.pack(), worker_.device());
   const std::int64_t micro_batches = worker_.shape.micro_batches;
   for (std::int64_t m = 0; m < micro_batches; ++m) {

@@ -30,9 +30,9 @@ struct StepSums {
   std::vector<double> used_memory;         ///< [group][worker], bytes
   std::vector<double> allocation_retries;  ///< [group][worker]
   std::vector<double> shared = {};         ///< StepHooks::shared
-  std::optional<SaveVotes> votes = {};     ///< Set on all workers or on none
-  /// Number of ranks whose next step needs a new recording (RecordedSteps). Set on all workers or on none
-  std::optional<double> recordings = {};
+  std::vector<double> votes = {};          ///< SaveVotes::pack(). Empty on all workers or on none
+  /// Number of ranks whose next step needs a new recording (RecordedSteps). Empty on all workers or on none
+  std::vector<double> recordings = {};
 
   [[nodiscard]] std::vector<double> pack() const;
   /// Reads numbers in the order of pack(); the sizes of the fields stay.
@@ -63,7 +63,7 @@ class StepReduction {
 
   /// Returns the sums of `step`; collective over all workers of all data-parallel groups. Removes the losses of this
   /// step from `losses`. `trains`: whether there are gradients. `recordings` is StepSums::recordings of this worker.
-  [[nodiscard]] StepSums sum(std::int64_t step, bool trains, StepLosses& losses, std::optional<double> recordings,
+  [[nodiscard]] StepSums sum(std::int64_t step, bool trains, StepLosses& losses, std::vector<double> recordings,
                              const StepHooks& hooks);
 
   /// Finds the source of a non-finite loss or gradient norm: the first op in SpreadOrder, else a gradient. Collective

@@ -20,8 +20,8 @@ StepSums numbers_of_a_step() {
           .used_memory = {16},
           .allocation_retries = {17},
           .shared = {18},
-          .votes = SaveVotes{7, 8, 9, 10, 11},
-          .recordings = 12};
+          .votes = SaveVotes{7, 8, 9, 10, 11}.pack(),
+          .recordings = {12}};
 }
 
 TEST(StepSumsTest, UnpackedFieldsHoldTheSumOfEachNumber) {
@@ -35,14 +35,14 @@ TEST(StepSumsTest, UnpackedFieldsHoldTheSumOfEachNumber) {
   EXPECT_THAT(sums.used_memory, ElementsAre(32));
   EXPECT_THAT(sums.allocation_retries, ElementsAre(34));
   EXPECT_THAT(sums.shared, ElementsAre(36));
-  EXPECT_THAT(sums.votes->pack(), ElementsAre(14, 16, 18, 20, 22));
-  EXPECT_EQ(sums.recordings, 24);
+  EXPECT_THAT(sums.votes, ElementsAre(14, 16, 18, 20, 22));
+  EXPECT_THAT(sums.recordings, ElementsAre(24));
 }
 
 TEST(StepSumsTest, ARunWithoutCheckpointsAndGraphsHasNoVotes) {
   StepSums sums = numbers_of_a_step();
-  sums.votes.reset();
-  sums.recordings.reset();
+  sums.votes.clear();
+  sums.recordings.clear();
   EXPECT_THAT(sums.pack(), ElementsAre(1, 2, 3, 4, 5, 6, 16, 17, 18));
 }
 
