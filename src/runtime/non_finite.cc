@@ -38,23 +38,19 @@ void inject_nan(const at::Tensor& tensor) {
   tensor.variable_data().as_strided({1}, {1}, tensor.storage_offset()).fill_(std::numeric_limits<double>::quiet_NaN());
 }
 
-std::size_t SpreadOrder::index(GroupId group, const Op& op) const {
-  const bool forward = op.kind == OpKind::Forward;
-  const std::int64_t stage = forward ? op.stage.value() : stages_ - 1 - op.stage.value();
-  // Digits of the number, highest first: direction, group, micro-batch, stage.
-  const std::int64_t run = ((forward ? 0 : groups_) + group.value()) * micro_batches_ + op.micro_batch.value();
-  return static_cast<std::size_t>(run * stages_ + stage);
-}
-
-SpreadOrder::Place SpreadOrder::place(std::size_t index) const {
-  const auto number = static_cast<std::int64_t>(index);
-  // The inverse of index().
-  const std::int64_t run = number / stages_ / micro_batches_;  // groups forward, then groups backward
-  const bool forward = run < groups_;
-  const std::int64_t stage = forward ? number % stages_ : stages_ - 1 - number % stages_;
-  return {GroupId(run % groups_),
-          {forward ? OpKind::Forward : OpKind::Backward, ReplicaId(0), StageId(stage),
-           MicroBatchId(number / stages_ % micro_batches_)}};
+std::vector<GroupOp> spread_order(std::int64_t groups, std::int64_t micro_batches, std::int64_t stages) {
+  std::vector<GroupOp> order;
+  for (const OpKind kind : {OpKind::Forward, OpKind::Backward}) {
+    for (GroupId group(0); group.value() < groups; group = GroupId(group.value() + 1)) {
+      for (std::int64_t m = 0; m < micro_batches; ++m) {
+        for (std::int64_t s = 0; s < stages; ++s) {
+          const StageId stage(kind == OpKind::Forward ? s : stages - 1 - s);
+          order.push_back({group, {kind, ReplicaId(0), stage, MicroBatchId(m)}});
+        }
+      }
+    }
+  }
+  return order;
 }
 
 std::string describe_result(const Op& op, std::int64_t stages) {

@@ -2,12 +2,13 @@
 
 // Finds the op that caused an infinite or NaN loss. Such a value spreads: each op that reads it makes another one.
 // Workers therefore record which of their ops have non-finite results. If the loss of a step is not finite,
-// StepReduction::find_non_finite() reports the op that comes first in the order in which values spread (SpreadOrder).
+// StepReduction::find_non_finite() reports the op that comes first in the order in which values spread.
 
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "core/ids.h"
 #include "schedule/op.h"
@@ -20,30 +21,16 @@ namespace chimera {
 /// Sets the first element to NaN, hidden from autograd, for tests that inject faults (core/fault_point.h).
 void inject_nan(const at::Tensor& tensor);
 
-/// Numbers all (forward or backward, data-parallel group, micro-batch, stage) of a step in the order in which a NaN
-/// spreads: forwards before backwards, and a micro-batch's stages in execution order. The lowest number is the cause.
-class SpreadOrder {
- public:
-  SpreadOrder(std::int64_t groups, std::int64_t micro_batches, std::int64_t stages)
-      : groups_(groups), micro_batches_(micro_batches), stages_(stages) {}
-
-  /// An op, and the data-parallel group that runs it.
-  struct Place {
-    GroupId group;
-    Op op;  ///< Forward or Backward; the replica is unknown
-  };
-  [[nodiscard]] std::size_t size() const { return static_cast<std::size_t>(2 * groups_ * micro_batches_ * stages_); }
-  /// Returns the number of an op, 0 .. size() - 1. All kinds other than Forward count as Backward. The micro-batch of
-  /// `op` is numbered within the step.
-  [[nodiscard]] std::size_t index(GroupId group, const Op& op) const;
-  /// Returns the op with this number.
-  [[nodiscard]] Place place(std::size_t index) const;
-
- private:
-  std::int64_t groups_;
-  std::int64_t micro_batches_;
-  std::int64_t stages_;
+/// An op, and the data-parallel group that runs it.
+struct GroupOp {
+  GroupId group;
+  Op op;  ///< Forward or Backward; the replica is unknown
 };
+
+/// Returns the ops of a step (forward or backward, data-parallel group, micro-batch, stage) in the order in which a NaN
+/// spreads: forwards before backwards, and a micro-batch's stages in execution order. The first non-finite op is the
+/// cause.
+[[nodiscard]] std::vector<GroupOp> spread_order(std::int64_t groups, std::int64_t micro_batches, std::int64_t stages);
 
 /// Describes an op's result: "the output of stage 1 for micro-batch 3", "the loss of micro-batch 3 (stage 3)" for the
 /// last stage, or "the gradient that stage 1 passes back for micro-batch 3".

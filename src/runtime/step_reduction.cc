@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "core/fault_point.h"
+#include "core/mapped.h"
 
 namespace chimera {
 namespace {
@@ -92,23 +93,26 @@ StepSums StepReduction::sum(std::int64_t step, bool trains, StepLosses& losses, 
 
 NonFiniteResult StepReduction::find_non_finite(std::span<const double> squares, const std::vector<Op>& suspects) const {
   const ProgramShape& shape = worker_.shape;
-  const SpreadOrder order(shape.ranks.data_parallel, shape.micro_batches, shape.stages());
-  std::vector<double> found(order.size(), 0);
-  const auto index_of = [&](Op op) {
-    // Later steps of a program continue the numbers of micro-batches, and SpreadOrder counts within a step.
-    op.micro_batch = MicroBatchId(op.micro_batch.value() % shape.micro_batches);
-    return order.index(shape.group, op);
+  const auto order = spread_order(shape.ranks.data_parallel, shape.micro_batches, shape.stages());
+  const auto suspect_at = [&](const GroupOp& place) {
+    if (place.group != shape.group) return suspects.end();
+    return std::ranges::find_if(suspects, [&](const Op& op) {
+      // Later steps of a program continue the numbers of micro-batches, and the order is of one step.
+      return op.stage == place.op.stage &&
+             op.micro_batch.value() % shape.micro_batches == place.op.micro_batch.value() &&
+             (op.kind == OpKind::Forward) == (place.op.kind == OpKind::Forward);
+    });
   };
-  for (const Op& op : suspects) found[index_of(op)] = 1;
+  auto found = mapped<double>(order, [&](const GroupOp& place) { return suspect_at(place) != suspects.end(); });
   worker_.transport.all_sum(found);
   // All ranks see the same marks, so all find the same first op without another message.
   const auto first =
       static_cast<std::size_t>(std::ranges::find_if(found, [](double ranks) { return ranks > 0; }) - found.begin());
   if (first < found.size()) {
-    const auto [group, op] = order.place(first);
+    const auto& [group, op] = order[first];
     NonFiniteResult result{.what = describe_result(op, shape.stages())};
     if (shape.ranks.data_parallel > 1) result.what += fmt::format(" of data-parallel group {}", group.value());
-    const auto own = std::ranges::find(suspects, first, index_of);
+    const auto own = suspect_at(order[first]);
     result.is_own = own != suspects.end();
     if (result.is_own) result.op = *own;
     return result;

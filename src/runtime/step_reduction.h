@@ -66,9 +66,9 @@ class StepReduction {
   [[nodiscard]] StepSums sum(std::int64_t step, bool trains, StepLosses& losses, std::vector<double> recordings,
                              const StepHooks& hooks);
 
-  /// Finds the source of a non-finite loss or gradient norm: the first op in SpreadOrder, else a gradient. Collective
-  /// over all workers. `suspects` holds this worker's ops in the step with non-finite results, `squares` the step's
-  /// summed squared norms.
+  /// Finds the source of a non-finite loss or gradient norm: the first op in spread_order(), else a gradient.
+  /// Collective over all workers. `suspects` holds this worker's ops in the step with non-finite results, `squares` the
+  /// step's summed squared norms.
   [[nodiscard]] NonFiniteResult find_non_finite(std::span<const double> squares, const std::vector<Op>& suspects) const;
 
  private:
