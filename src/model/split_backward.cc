@@ -47,56 +47,35 @@ NodePointer make_node(Arguments&&... arguments) {
 /// Nodes of a graph on a path from its root to `target`.
 class Path {
  public:
-  Path(const NodePointer& root, const Node* target) : target_(target) {
-    // Depth first with an explicit stack: graphs of long models would overflow the recursion.
-    nodes_.emplace(root.get(), Visit{root, root.get() == target});
-    std::vector<std::pair<Node*, std::size_t>> stack{{root.get(), 0}};  // node, next edge
-    while (!stack.empty()) {
-      // A node is left when all its edges have been followed, so the nodes behind it are judged before.
-      auto& [node, next] = stack.back();
-      if (next < node->num_outputs()) {
-        enter(node->next_edges()[next++].function, stack);
-      } else {
-        leave(node, stack);
-      }
+  Path(const NodePointer& root, const Node* target) : nodes_{root} {
+    on_path_[root.get()] = false;
+    // The list grows in the loop. No recursion: graphs of long models would overflow the stack.
+    for (std::size_t i = 0; i < nodes_.size(); ++i) {
+      for (const Edge& edge : nodes_[i]->next_edges())
+        if (edge.is_valid() && on_path_.try_emplace(edge.function.get(), false).second) nodes_.push_back(edge.function);
     }
+    // The number of a node exceeds those of all nodes behind it, which are therefore judged before it.
+    std::ranges::sort(nodes_, {}, [](const NodePointer& node) { return node->topological_nr(); });
+    const auto leads_there = [this](const Edge& edge) { return contains(edge); };
+    for (const NodePointer& node : nodes_)
+      on_path_[node.get()] = node.get() == target || std::ranges::any_of(node->next_edges(), leads_there);
   }
 
-  [[nodiscard]] bool contains(const Edge& edge) const {
-    return edge.is_valid() && nodes_.at(edge.function.get()).on_path;
-  }
+  [[nodiscard]] bool contains(const Edge& edge) const { return edge.is_valid() && on_path_.at(edge.function.get()); }
 
   [[nodiscard]] std::vector<NodePointer> feeding_parameters() const {
     std::vector<NodePointer> found;
-    for (const auto& [node, visit] : nodes_) {
-      const auto& edges = node->next_edges();
+    for (const NodePointer& node : nodes_) {
       // An edge off the path leads to parameters (or to other leaves that need gradients).
-      const bool leaves = std::ranges::any_of(edges, [&](const Edge& e) { return e.is_valid() && !contains(e); });
-      if (visit.on_path && leaves) found.push_back(visit.node);
+      const auto leaves = [this](const Edge& edge) { return edge.is_valid() && !contains(edge); };
+      if (on_path_.at(node.get()) && std::ranges::any_of(node->next_edges(), leaves)) found.push_back(node);
     }
     return found;
   }
 
  private:
-  struct Visit {
-    NodePointer node;
-    bool on_path = false;
-  };
-
-  void enter(const NodePointer& node, std::vector<std::pair<Node*, std::size_t>>& stack) {
-    if (!node || !nodes_.emplace(node.get(), Visit{node, node.get() == target_}).second) return;
-    stack.emplace_back(node.get(), 0);
-  }
-
-  void leave(Node* node, std::vector<std::pair<Node*, std::size_t>>& stack) {
-    Visit& visit = nodes_.at(node);
-    // Every node behind is complete here, as graphs of autograd have no cycles.
-    for (const Edge& edge : node->next_edges()) visit.on_path = visit.on_path || contains(edge);
-    stack.pop_back();
-  }
-
-  const Node* target_;
-  std::unordered_map<Node*, Visit> nodes_;
+  std::vector<NodePointer> nodes_;
+  std::unordered_map<const Node*, bool> on_path_;
 };
 
 struct Capture : torch::autograd::FunctionPreHook {
