@@ -93,15 +93,6 @@ struct Capture : torch::autograd::FunctionPreHook {
 // By its mangled name: C++ programs do not link torch_python, which defines the class.
 bool is_of_python(const Node& node) { return std::strcmp(typeid(node).name(), "N5torch8autograd6PyNodeE") == 0; }
 
-struct CaptureGiven : torch::autograd::FunctionPostHook {
-  explicit CaptureGiven(std::shared_ptr<variable_list> into) : gradients(std::move(into)) {}
-  variable_list operator()(const variable_list& given, const variable_list& /*arrived*/) override {
-    *gradients = given;
-    return given;
-  }
-  std::shared_ptr<variable_list> gradients;
-};
-
 /// Replacement for a node: returns known gradients at the node's turn in the engine's order.
 struct KnownGradients : Node {
   KnownGradients(const Node& node, variable_list gradients)
@@ -158,15 +149,14 @@ struct Sink : Node {
 /// Records the gradients at a node of the path in I, as the start of W.
 class ParameterFeeder {
  public:
-  /// Redirects a node with post hooks, which must run once and see all its gradients: I computes them all.
-  ParameterFeeder(NodePointer node, const Path& path) : node_(std::move(node)), is_of_python_(is_of_python(*node_)) {
+  /// Redirects a Python node, and a node with post hooks, which must run once and see all its gradients: I computes
+  /// them all.
+  ParameterFeeder(NodePointer node, const Path& path)
+      : node_(std::move(node)), runs_again_(!is_of_python(*node_) && node_->post_hooks().empty()) {
     // Ordinary nodes compute a gradient only for edges that the engine needs: in I those of the path, in W the others.
     // They may thus run twice without doing any work twice.
-    runs_again_ = !is_of_python_ && node_->post_hooks().empty();
     if (runs_again_) {
       node_->add_pre_hook(std::make_unique<Capture>(seen_));
-    } else if (is_of_python_) {
-      post_hook_ = node_->add_post_hook(std::make_unique<CaptureGiven>(seen_));
     } else {
       redirect(path);
     }
@@ -187,9 +177,7 @@ class ParameterFeeder {
       forget_hooks();
       start_from_arrived(start);
     } else {
-      if (is_of_python_) node_->del_post_hook(post_hook_);
       // The node object itself may have freed its tensors, so another takes its place, with the same edges.
-      if (seen_->empty()) return;  // I did not reach this node
       start.edges.emplace_back(make_node<KnownGradients>(*node_, std::move(*seen_)), 0);
       start.gradients.push_back(KnownGradients::start());
     }
@@ -233,9 +221,7 @@ class ParameterFeeder {
   }
 
   NodePointer node_;
-  bool is_of_python_;
-  bool runs_again_ = false;
-  std::uintptr_t post_hook_ = 0;
+  bool runs_again_;
   std::shared_ptr<variable_list> seen_ = std::make_shared<variable_list>();
   edge_list sinks_;
   edge_list redirected_;  // original edges, as in sinks_
