@@ -2,6 +2,7 @@
 
 #include <fmt/ranges.h>
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "core/content.h"
@@ -103,31 +104,22 @@ ModelFolder::ModelFolder(std::string path)
 
 /// In blocks: a config may claim more blocks than fit into memory.
 void ModelFolder::require_whole() const {
-  std::map<const SafetensorsFile*, std::vector<std::string>> found;
+  std::set<std::string> used;
   const auto find_all = [&](const std::vector<ParameterSpec>& parameters) {
-    for (const ParameterSpec& parameter : parameters) {
-      WeightFiles::Found weights = find(parameter);
-      found[weights.file].push_back(std::move(weights.tensor.name));
-    }
+    for (const ParameterSpec& parameter : parameters) used.insert(find(parameter).tensor.name);
   };
   find_all(embedding_parameters(model_));
   for (std::int64_t layer = 0; layer < model_.layers; ++layer) find_all(block_parameters(model_, layer));
   find_all(head_parameters(model_));
-  for (const SafetensorsFile& file : weights_.files()) {
-    std::vector<std::string>& names = found[&file];
-    // The names that the model uses of this file, sorted for the search below.
-    std::ranges::sort(names);
-    // A tensor without use is an error: the folder then holds another model than its config says.
-    for (const std::string& tensor : file.tensors().names()) {
-      if (std::ranges::binary_search(names, tensor) || is_ignored_tensor(model_, tensor)) continue;
-      if (weights_.find(tensor)->file != &file) continue;  // an equal copy of the tensor
-      const auto repeated = repeated_parameter(model_, tensor);
-      if (!repeated) {
-        reject("{}: tensor {} is not part of a {} model of the sizes in {}", path_, shown_name(tensor),
-               to_text(model_.family), kConfigName);
-      }
-      require_equal(tensor, *repeated);
+  // A tensor without use is an error: the folder then holds another model than its config says.
+  for (const std::string& tensor : weights_.names()) {
+    if (used.contains(tensor) || is_ignored_tensor(model_, tensor)) continue;
+    const auto repeated = repeated_parameter(model_, tensor);
+    if (!repeated) {
+      reject("{}: tensor {} is not part of a {} model of the sizes in {}", path_, shown_name(tensor),
+             to_text(model_.family), kConfigName);
     }
+    require_equal(tensor, *repeated);
   }
 }
 

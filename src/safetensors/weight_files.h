@@ -53,9 +53,6 @@ class WeightFiles : public TensorFiles {
   /// have different tensors. Several files may have equal copies of a tensor.
   explicit WeightFiles(const std::string& folder);
 
-  /// Returns the files, sorted by name.
-  [[nodiscard]] const std::vector<SafetensorsFile>& files() const { return files_; }
-
  private:
   void open_indexed(const std::string& folder, const std::string& index);
 };
