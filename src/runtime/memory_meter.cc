@@ -5,14 +5,17 @@
 
 namespace chimera {
 
-/// Callback of LibTorch's allocator, on the allocating or freeing thread.
+/// Callback of LibTorch's allocator, on the allocating or freeing thread. Without a ledger, allocations do not count: a
+/// block that nobody has reported is in no ledger, so its deallocation changes nothing, on whichever thread it happens.
 class MemoryMeter::Reporter final : public c10::MemoryReportingInfoBase {
  public:
-  Reporter(std::shared_ptr<Ledger> ledger, std::size_t rank) : ledger_(std::move(ledger)), rank_(rank) {}
+  explicit Reporter(std::shared_ptr<Ledger> ledger = nullptr, std::size_t rank = 0)
+      : ledger_(std::move(ledger)), rank_(rank) {}
 
   /// `bytes` is negative for a deallocation.
   void reportMemoryUsage(void* address, std::int64_t bytes, std::size_t /*total_allocated*/,
                          std::size_t /*total_reserved*/, c10::Device /*device*/) override {
+    if (!ledger_) return;
     const std::scoped_lock lock(ledger_->mutex);
     if (bytes > 0) {
       // By address, because the thread that frees may belong to another rank: a message that it received.
@@ -24,20 +27,11 @@ class MemoryMeter::Reporter final : public c10::MemoryReportingInfoBase {
       ledger_->live[block.mapped().rank] -= block.mapped().bytes;
     }
   }
-  [[nodiscard]] bool memoryProfilingEnabled() const override { return true; }
+  [[nodiscard]] bool memoryProfilingEnabled() const override { return ledger_ != nullptr; }
 
  private:
   std::shared_ptr<Ledger> ledger_;
   std::size_t rank_;
-};
-
-/// Replaces the reporter of a thread while its allocations do not count. A block that nobody has reported is not in the
-/// ledger, so its deallocation changes nothing, on whichever thread it happens.
-class MemoryMeter::Nobody final : public c10::MemoryReportingInfoBase {
- public:
-  void reportMemoryUsage(void* /*address*/, std::int64_t /*bytes*/, std::size_t /*total_allocated*/,
-                         std::size_t /*total_reserved*/, c10::Device /*device*/) override {}
-  [[nodiscard]] bool memoryProfilingEnabled() const override { return false; }
 };
 
 MemoryMeter::Recording::Recording(MemoryMeter& meter, RankId rank)
@@ -45,7 +39,7 @@ MemoryMeter::Recording::Recording(MemoryMeter& meter, RankId rank)
     // threads, so backward counts too.
     : guard_(c10::DebugInfoKind::PROFILER_STATE, std::make_shared<Reporter>(meter.ledger_, rank.index())) {}
 
-MemoryMeter::Pause::Pause() : guard_(c10::DebugInfoKind::PROFILER_STATE, std::make_shared<Nobody>()) {}
+MemoryMeter::Pause::Pause() : guard_(c10::DebugInfoKind::PROFILER_STATE, std::make_shared<Reporter>()) {}
 
 MemorySample MemoryMeter::usage(RankId rank) const {
   const std::scoped_lock lock(ledger_->mutex);

@@ -48,7 +48,6 @@ class MemoryMeter {
 
  private:
   class Reporter;
-  class Nobody;
   struct Block {
     std::size_t rank;
     std::int64_t bytes;
