@@ -8,6 +8,7 @@
 #include <string>
 #include <utility>
 
+#include "model/element_types.h"
 #include "model_config/matrices.h"
 
 // Each parameter group has MuonMatrices. If several ranks hold a group, each iterates some of its matrices (share()),
@@ -69,8 +70,7 @@ class MuonMatrices {
       const auto matrices = matrices_of(parameter, options.muon);
       if (matrices.empty()) continue;
       // One type for the whole group, as all its results are in one buffer.
-      type_ =
-          options.muon.iterations ? at::ScalarType(type_of(*options.muon.iterations)) : parameter.value.scalar_type();
+      type_ = options.muon.iterations ? scalar_type(*options.muon.iterations) : parameter.value.scalar_type();
       state_.push_back({parameter.name, kMomentum, at::zeros_like(parameter.value.detach())});
       const at::Tensor momentum = state_.back().value;
       const bool decays = has_decay(options.decayed, parameter.name, parameter.value.dim());
@@ -123,15 +123,6 @@ class MuonMatrices {
     at::Tensor result = {};  // its place in results_, in the shape of iterated(); undefined: not shared
     [[nodiscard]] at::Tensor value() const { return view_of(parameter.detach(), place); }
   };
-
-  static at::ScalarType type_of(DataType type) {
-    switch (type) {
-      case DataType::Float32: return at::kFloat;
-      case DataType::Float64: return at::kDouble;
-      case DataType::BFloat16: return at::kBFloat16;
-    }
-    return at::kFloat;
-  }
 
   /// Places the results of each member one after another.
   void share(const std::vector<std::size_t>& member_of, std::size_t members) {

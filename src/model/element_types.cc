@@ -21,6 +21,15 @@ constexpr std::pair<ElementType, at::ScalarType> kElementTypes[] = {
 
 }  // namespace
 
+at::ScalarType scalar_type(DataType type) {
+  switch (type) {
+    case DataType::Float32: return at::kFloat;
+    case DataType::Float64: return at::kDouble;
+    case DataType::BFloat16: return at::kBFloat16;
+  }
+  return at::kFloat;
+}
+
 ElementType element_type(at::ScalarType type) {
   for (const auto& [stored, scalar] : kElementTypes)
     if (scalar == type) return stored;

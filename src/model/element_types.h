@@ -10,9 +10,13 @@
 #include <map>
 #include <string>
 
+#include "core/choices.h"
 #include "safetensors/element_type.h"
 
 namespace chimera {
+
+/// Returns the LibTorch type for a type of layers.
+[[nodiscard]] at::ScalarType scalar_type(DataType type);
 
 /// Returns the type of safetensors files for a LibTorch type. Throws Error if safetensors does not have the type.
 [[nodiscard]] ElementType element_type(at::ScalarType type);

@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <array>
 #include <filesystem>
-#include <stdexcept>
 
 #include "core/cgroup.h"
 #include "core/printable.h"
@@ -94,15 +93,6 @@ double bfloat16_peak(std::string_view name) {
     if (begins_with(peak.begins)) return 1e12 * peak.teraflops;
   }
   return 0;
-}
-
-at::ScalarType scalar_type(DataType type) {
-  switch (type) {
-    case DataType::Float32: return at::kFloat;
-    case DataType::Float64: return at::kDouble;
-    case DataType::BFloat16: return at::kBFloat16;
-  }
-  throw std::logic_error("a data type without a scalar type");
 }
 
 bool has_native_bfloat16() {

@@ -5,6 +5,7 @@
 // CUDA.
 
 #include "core/choices.h"
+#include "model/element_types.h"
 #include "schedule/program.h"
 #include "train/setup/job.h"
 #include "transport/accelerator.h"
@@ -15,8 +16,6 @@ namespace chimera {
 /// Returns the bfloat16 peak in FLOP/s, dense with float32 accumulation, from NVIDIA's data sheet of the GPU called
 /// `name` ("NVIDIA H200"); 0 if not known, and for a MIG slice ("NVIDIA H200 MIG 1g.18gb").
 [[nodiscard]] double bfloat16_peak(std::string_view name);
-
-[[nodiscard]] at::ScalarType scalar_type(DataType type);
 
 /// Returns whether this CPU has AVX512-BF16 or AMX. Other CPUs emulate bfloat16, 10 to 500 times slower than float32.
 [[nodiscard]] bool has_native_bfloat16();
