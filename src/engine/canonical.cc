@@ -49,18 +49,14 @@ void require_order(const Schedule& schedule) {
       if (!gives_weight_gradient(op.kind)) continue;
       const auto [before, is_first] = last.try_emplace({op.stage, op.replica}, op);
       const Op& other = before->second;
-      if (!is_first && op.micro_batch < other.micro_batch) {
+      // The backwards of a micro-batch run from its last slice to slice 0, after which a later one may begin.
+      const bool begins = op.micro_batch > other.micro_batch && other.slice == 0 && op.slice == schedule.slices - 1;
+      const bool continues = op.micro_batch == other.micro_batch && op.slice < other.slice;
+      if (!is_first && !begins && !continues) {
         reject(
-            "canonical reduction: worker {} runs {} after micro-batch {} of the same replica; it needs ascending order",
-            w, to_text(op), other.micro_batch.value());
-      }
-      // The backwards of a micro-batch run from its last slice to slice 0, after which the next micro-batch may begin.
-      const bool follows = op.micro_batch == other.micro_batch ? op.slice < other.slice
-                                                               : other.slice == 0 && op.slice == schedule.slices - 1;
-      if (!is_first && !follows) {
-        reject(
-            "canonical reduction: worker {} runs {} after {} of the same replica; it needs the slices of each "
-            "micro-batch one after another, the last one first",
+            "canonical reduction: worker {} runs {} after {} of the same replica; it needs ascending micro-batches, "
+            "and "
+            "the slices of each one after another, the last one first",
             w, to_text(op, schedule.slices), to_text(other, schedule.slices));
       }
       before->second = op;
