@@ -1,6 +1,5 @@
 #include "safetensors/weight_files.h"
 
-#include <fmt/ranges.h>
 #include <algorithm>
 
 #include "core/content.h"
@@ -34,27 +33,12 @@ namespace fs = std::filesystem;
   reject("{}: has neither {} nor {}", folder, kWeightsName, kIndexName);
 }
 
-/// Throws ConfigError if files of the index are missing: how many, and some of their names.
-void require_files(const std::string& folder, const std::string& index,
-                   const std::map<std::string, const SafetensorsFile*>& files) {
-  constexpr std::size_t kNamed = 3;
-  std::vector<std::string> missing;
-  for (const auto& [name, file] : files) {
-    if (!path_exists(fs::path(folder) / name)) missing.push_back(shown_name(name));
-  }
-  if (missing.empty()) return;
-  const std::size_t count = missing.size();
-  missing.resize(std::min(count, kNamed));
-  reject("{}: {} of its {} files cannot be found: {}{}; download the folder again", index, count, files.size(),
-         fmt::join(missing, ", "), count > kNamed ? fmt::format(" and {} more", count - kNamed) : "");
-}
-
 /// Links must not leave the folder: otherwise a foreign index chooses any file.
 std::string path_within(const std::string& folder, const std::string& index, const std::string& name) {
   std::error_code error;
   // Resolved before the file is opened: the path that was checked is the path that is read.
   const fs::path real = fs::canonical(fs::path(folder) / name, error);
-  if (error) reject("{}: {} cannot be found ({})", index, shown_name(name), error.message());
+  if (error) reject("{}: {} cannot be found ({}); download the folder again", index, shown_name(name), error.message());
   if (real.parent_path() == fs::canonical(folder, error)) return real.string();
   reject("{}/{}: is a link out of the folder, to {}; copy the file itself into the folder (cp -L)", folder, name,
          real.string());
@@ -135,7 +119,6 @@ void WeightFiles::open_indexed(const std::string& folder, const std::string& ind
     reject("{}: has both {} and {}, which names other files; remove the one that is out of date", folder, kWeightsName,
            kIndexName);
   }
-  require_files(folder, index, opened);
   // Pointers to the files are kept in `opened`.
   files_.reserve(opened.size());
   for (auto& [name, file] : opened) file = &files_.emplace_back(path_within(folder, index, name));

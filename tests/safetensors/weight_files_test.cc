@@ -1,6 +1,5 @@
 #include "safetensors/weight_files.h"
 
-#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -62,8 +61,8 @@ TEST(WeightFilesTest, AFileThatShrinksIsAnError) {
   const SafetensorsFile file(path);
   std::filesystem::resize_file(path, std::filesystem::file_size(path) - 1);
   std::string bytes(2, ' ');
-  EXPECT_THAT(testing::message_of([&] { file.read(file.tensors().all()[0], 0, std::as_writable_bytes(std::span(bytes))); },
-                                  "accepted"),
+  EXPECT_THAT(testing::message_of(
+                  [&] { file.read(file.tensors().all()[0], 0, std::as_writable_bytes(std::span(bytes))); }, "accepted"),
               HasSubstr("it was cut off while it was read"));
 }
 
@@ -87,7 +86,7 @@ TEST(WeightFilesTest, IndexAndFilesMustAgree) {
   write_two(scratch,
             R"({"weight_map":{"a":"model-00001-of-00002.safetensors","b":"model-00003-of-00002.safetensors"}})");
   EXPECT_THAT(folder_refusal(scratch.path("")),
-              HasSubstr("1 of its 2 files cannot be found: 'model-00003-of-00002.safetensors'"));
+              HasSubstr("'model-00003-of-00002.safetensors' cannot be found (No such file or directory)"));
   write_two(scratch, kIndex);
   scratch.write("model-00002-of-00002.safetensors", file_of(R"({"a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]},)"
                                                             R"("b":{"dtype":"U8","shape":[1],"data_offsets":[2,3]}})",
@@ -109,17 +108,6 @@ TEST(WeightFilesTest, DifferentCopiesOfATensorNameBothFiles) {
   EXPECT_THAT(folder_refusal(scratch.path("")),
               HasSubstr("tensor 'a' is in model-00001-of-00002.safetensors and, with other content, in "
                         "model-00002-of-00002.safetensors"));
-}
-
-TEST(WeightFilesTest, NamesSomeOfManyMissingFiles) {
-  const Scratch scratch;
-  std::string map;
-  for (int i = 1; i <= 8; ++i) map += fmt::format(R"({}"t{}":"model-{}-of-8.safetensors")", i == 1 ? "" : ",", i, i);
-  scratch.write(kIndexName, R"({"weight_map":{)" + map + "}}");
-  scratch.write("model-3-of-8.safetensors", one("t3"));
-  EXPECT_THAT(folder_refusal(scratch.path("")),
-              HasSubstr("7 of its 8 files cannot be found: 'model-1-of-8.safetensors', 'model-2-of-8.safetensors', "
-                        "'model-4-of-8.safetensors' and 4 more"));
 }
 
 TEST(WeightFilesTest, ASingleFileBesideAnIndexOfOthersIsRefused) {
