@@ -2,12 +2,12 @@
 
 // Plans the gradient sums of a run with `--reduction canonical`, whose bits do not depend on the schedule or the number
 // of ranks. The micro-batches of a step are divided into blocks, and the sums of blocks are added in the order of a
-// fixed binary tree. The plan says which subtrees each rank computes; runtime/canonical_sums.h executes it, and has a
+// fixed binary tree. The plan says which subtrees each rank computes; runtime/gradient_sums.h executes it, and has a
 // picture. Such a run also needs DeterministicKernels, because equal orders of sums give equal bits only if the kernels
 // do.
 
 #include "engine/run_shape.h"
-#include "runtime/canonical_sums.h"
+#include "runtime/worker_context.h"
 
 namespace chimera {
 

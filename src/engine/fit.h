@@ -15,7 +15,7 @@
 #include "model/module_stage.h"
 #include "passes/lower.h"
 #include "plan/stage_choice.h"
-#include "runtime/canonical_sums.h"
+#include "runtime/worker_context.h"
 #include "schedule/program.h"
 #include "schedule/schedule.h"
 #include "transport/groups.h"

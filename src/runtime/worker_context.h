@@ -14,12 +14,19 @@
 
 #include "model/parameter_group.h"
 #include "model/stage.h"
-#include "runtime/canonical_sums.h"
 #include "schedule/program.h"
 #include "schedule/rank_layout.h"
+#include "schedule/reduction_tree.h"
 #include "transport/transport.h"
 
 namespace chimera {
+
+/// Fixed order in which all workers add gradients (schedule/reduction_tree.h). Each replica of a stage must run the
+/// backwards of consecutive micro-batches in order, and the slices of their tokens in reverse order.
+struct CanonicalReduction {
+  std::int64_t block_size = 1;   // micro-batches per block
+  std::vector<SumOrder> orders;  // [parameter group]: which subtrees each of its ranks sums itself
+};
 
 /// Properties of a program besides its instructions.
 struct ProgramShape {

@@ -1,7 +1,7 @@
 #pragma once
 
 // Adds gradients in the order of a binary tree, so that the bits of a sum do not depend on the number of ranks, or on
-// which rank holds which part (--reduction canonical, runtime/canonical_sums.h). Transports call it.
+// which rank holds which part (--reduction canonical, runtime/gradient_sums.h). Transports call it.
 
 #include <ATen/core/Tensor.h>
 

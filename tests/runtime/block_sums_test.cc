@@ -1,4 +1,4 @@
-#include "runtime/canonical_sums.h"
+#include "runtime/gradient_sums.h"
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>

@@ -18,7 +18,7 @@
 #include "model_config/partition.h"
 #include "passes/unroll.h"
 #include "plan/worker_memory.h"
-#include "runtime/canonical_sums.h"
+#include "runtime/worker_context.h"
 #include "schedule/program.h"
 #include "train/setup/left_out_steps.h"
 #include "train/setup/options.h"

@@ -26,6 +26,7 @@
 #include "model_config/matrices.h"
 #include "model_config/parameters.h"
 #include "plan/plan.h"
+#include "runtime/gradient_sums.h"
 #include "tokenizer/tokenizer_folder.h"
 #include "train/setup/combinations.h"
 #include "train/setup/data_tokenizer.h"
