@@ -19,7 +19,6 @@
 #include "flags/outputs.h"
 #include "flags/values.h"
 #include "help.h"
-#include "hugging_face/generation_config.h"
 #include "hugging_face/model_folder.h"
 #include "inference/continuation.h"
 #include "inference/distributed_model.h"

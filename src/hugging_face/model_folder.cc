@@ -2,6 +2,8 @@
 
 #include <fmt/ranges.h>
 #include <algorithm>
+#include <array>
+#include <limits>
 #include <set>
 #include <utility>
 
@@ -23,7 +25,9 @@
 namespace chimera {
 namespace {
 
-std::string config_path(const std::string& folder) { return (std::filesystem::path(folder) / kConfigName).string(); }
+std::string path_in(const std::string& folder, const char* name) {
+  return (std::filesystem::path(folder) / name).string();
+}
 
 std::string read_config(const std::string& folder) {
   if (!is_folder(folder)) {
@@ -32,7 +36,7 @@ std::string read_config(const std::string& folder) {
     reject("{}: is not a folder; {}", folder,
            download.empty() ? fmt::format("give a folder with {} and {}", kConfigName, kWeightsName) : download);
   }
-  const std::string path = config_path(folder);
+  const std::string path = path_in(folder, kConfigName);
   if (!is_file(path)) reject("{}: has no {}; give the folder of a Hugging Face model", folder, kConfigName);
   std::string text = read_whole(path, kMaxConfigBytes);
   require_downloaded_content(path, text);
@@ -41,7 +45,7 @@ std::string read_config(const std::string& folder) {
 
 /// At the start of a run, because the folder may be moved before the export.
 std::string read_generation_json(const std::string& folder) {
-  const std::string path = (std::filesystem::path(folder) / kGenerationConfigName).string();
+  const std::string path = path_in(folder, kGenerationConfigName);
   return is_file(path) ? read_whole(path, kMaxConfigBytes) : "";
 }
 
@@ -91,13 +95,84 @@ void make_byte_tokenizer(const StagedFolder& folder, const ModelConfig& model) {
   write_config(folder, config);
 }
 
+using nlohmann::json;
+
+/// Fields of one file. A field that is missing or null has its default.
+class Fields {
+ public:
+  Fields(const std::string& text, std::string source) : json_(try_json(text)), source_(std::move(source)) {
+    if (!json_.is_object()) throw ConfigError(source_ + ": is not a JSON object");
+  }
+
+  // A copy, because a missing field gives a temporary null.
+  [[nodiscard]] json value(const char* name) const { return json_.value(name, json()); }
+
+  /// A list of tokens, which may be a single number.
+  [[nodiscard]] std::vector<std::int64_t> tokens(const char* name) const {
+    const json found = value(name);
+    if (found.is_null()) return {};
+    return found.is_array() ? list(found, name) : list(json::array({found}), name);
+  }
+  [[nodiscard]] std::vector<std::vector<std::int64_t>> sequences(const char* name) const {
+    std::vector<std::vector<std::int64_t>> found;
+    for (const json& sequence : value(name)) {
+      if (!sequence.is_array() || sequence.empty()) fail(name, "must be a list of lists of tokens");
+      found.push_back(list(sequence, name));
+    }
+    return found;
+  }
+  [[nodiscard]] std::int64_t count(const char* name) const {
+    const json found = value(name);
+    if (found.is_null()) return 0;
+    if (!is_token(found)) fail(name, "must be a whole number, at least 0");
+    return found;
+  }
+  [[nodiscard]] double penalty(const char* name) const {
+    const json found = value(name);
+    if (found.is_null()) return 1;
+    if (!found.is_number() || !(found > 0)) fail(name, "must be a number above 0");
+    return found;
+  }
+
+ private:
+  static bool is_token(const json& found) {
+    return found.is_number_integer() && found >= 0 && found <= std::numeric_limits<std::int32_t>::max();
+  }
+  [[noreturn]] void fail(const char* name, const char* what) const { reject("{}: {} {}", source_, name, what); }
+  [[nodiscard]] std::vector<std::int64_t> list(const json& found, const char* name) const {
+    if (!std::ranges::all_of(found, is_token)) fail(name, "must be the number of a token, a list of them or null");
+    return found;
+  }
+
+  json json_;
+  std::string source_;
+};
+
+/// Fields of transformers that would change a greedy or sampled text, with the values that change nothing. The flags
+/// of `chimera generate` replace temperature, top_k and top_p.
+std::vector<std::string> ignored_fields(const Fields& fields) {
+  constexpr std::array<const char*, 10> kUnsupported = {
+      "sequence_bias",       "forced_bos_token_id", "forced_eos_token_id", "exponential_decay_length_penalty",
+      "stop_strings",        "num_beams",           "guidance_scale",      "penalty_alpha",
+      "watermarking_config", "constraints"};
+  std::vector<std::string> ignored;
+  for (const char* name : kUnsupported) {
+    const json value = fields.value(name);
+    // 1 is the neutral value of num_beams and guidance_scale, and the others have none but null.
+    if (!value.is_null() && value != 1) ignored.emplace_back(name);
+  }
+  if (fields.penalty("encoder_repetition_penalty") != 1) ignored.emplace_back("encoder_repetition_penalty");
+  if (fields.count("encoder_no_repeat_ngram_size") > 0) ignored.emplace_back("encoder_no_repeat_ngram_size");
+  return ignored;
+}
+
 }  // namespace
 
 ModelFolder::ModelFolder(std::string path)
     : path_(std::move(path)),
       config_json_(read_config(path_)),
       generation_json_(read_generation_json(path_)),
-      model_(model_from_config_json(config_json_, config_path(path_), name_of(path_))),
+      model_(model_from_config_json(config_json_, path_in(path_, kConfigName), name_of(path_))),
       weights_(path_) {
   require_whole();
 }
@@ -211,6 +286,24 @@ void require_room_for_bytes(const ModelConfig& model) {
   const std::size_t tokens = kBytesInAll + special_tokens(model).size();
   if (model.vocabulary >= static_cast<std::int64_t>(tokens)) return;
   reject("model {} has a vocabulary of {}; bytes as tokens need {}", model.name, model.vocabulary, tokens);
+}
+
+GenerationConfig read_generation_config(const ModelFolder& folder) {
+  if (folder.generation_json().empty()) {
+    // Old folders have their end token in config.json.
+    const Fields model(folder.config_json(), path_in(folder.path(), kConfigName));
+    return {.end_tokens = model.tokens("eos_token_id"), .rules = {}, .ignored = {}};
+  }
+  const Fields fields(folder.generation_json(), path_in(folder.path(), kGenerationConfigName));
+  return {.end_tokens = fields.tokens("eos_token_id"),
+          .rules = {.repetition_penalty = fields.penalty("repetition_penalty"),
+                    .no_repeat_ngram_size = fields.count("no_repeat_ngram_size"),
+                    .bad_words_ids = fields.sequences("bad_words_ids"),
+                    .min_length = fields.count("min_length"),
+                    .min_new_tokens = fields.count("min_new_tokens"),
+                    .suppress_tokens = fields.tokens("suppress_tokens"),
+                    .begin_suppress_tokens = fields.tokens("begin_suppress_tokens")},
+          .ignored = ignored_fields(fields)};
 }
 
 }  // namespace chimera

@@ -7,7 +7,7 @@
 
 #include <cstddef>
 
-#include "hugging_face/generation_config.h"
+#include "hugging_face/model_folder.h"
 #include "inference/distributed_model.h"
 #include "model_config/config.h"
 #include "tokenizer/tokenizer.h"

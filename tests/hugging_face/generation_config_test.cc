@@ -1,4 +1,4 @@
-#include "hugging_face/generation_config.h"
+#include "hugging_face/model_folder.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
