@@ -5,8 +5,8 @@
 #include "flags/values.h"
 #include "help.h"
 #include "hugging_face/config_json.h"
-#include "hugging_face/export_plan.h"
 #include "run_on_model.h"
+#include "safetensors/weight_files.h"
 #include "train/export/export_model.h"
 
 namespace chimera::apps {

@@ -8,7 +8,7 @@
 
 #include "checkpoint/disk.h"
 #include "core/file_descriptor.h"
-#include "hugging_face/export_plan.h"
+#include "safetensors/weight_files.h"
 
 namespace chimera {
 

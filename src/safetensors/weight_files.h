@@ -3,6 +3,10 @@
 // The weights of a Hugging Face folder: model.safetensors, or several files with the index
 // model.safetensors.index.json, which names the file of each tensor. Readers find a tensor by its name, in whichever
 // file it is.
+//
+// plan_export() plans the files of an exported model: which tensor goes to which file, and at which byte. A model may
+// be divided over several processes (ranks). The plan needs only names and shapes, so all ranks make the same plan, and
+// then write their own tensors into the files at the same time (PartWriter in hugging_face/staged_folder.h).
 
 #include "safetensors/safetensors_file.h"
 
@@ -16,8 +20,8 @@ inline constexpr std::size_t kMaxWeightFiles = 10'000;
 
 /// Parses the text of model.safetensors.index.json; `path` is for messages. Throws ConfigError unless it is one JSON
 /// object in UTF-8 with one object `weight_map`. Its members give each tensor, once, the name of a safetensors file in
-/// the same folder. A name with a path is an error, because an index from an untrusted source could name any file. Other
-/// fields are ignored.
+/// the same folder. A name with a path is an error, because an index from an untrusted source could name any file.
+/// Other fields are ignored.
 [[nodiscard]] WeightMap read_weight_map(const std::string& path, std::string_view text);
 
 /// Returns the text of model.safetensors.index.json for these files (name and tensors).
@@ -60,5 +64,28 @@ class WeightFiles : public TensorFiles {
 /// Returns whether type, shape and elements are equal, bit by bit. Reads the elements; throws ConfigError if a file
 /// cannot be read.
 [[nodiscard]] bool are_equal(const WeightFiles::Found& one, const WeightFiles::Found& other);
+
+/// A safetensors file of the export.
+struct ExportFile {
+  std::string name;          ///< without folder
+  SafetensorsLayout layout;  ///< its header and the position of each tensor
+};
+
+/// All files of weights.
+struct ExportPlan {
+  std::vector<ExportFile> files;
+  std::string index;  ///< text of model.safetensors.index.json; empty for a single file
+};
+
+/// Maximum size of a file by default, as in save_pretrained() of transformers.
+inline constexpr std::uint64_t kDefaultShardBytes = 5'000'000'000;
+
+/// Distributes tensors (name, type, shape) in order to files with at most `shard_bytes` bytes of tensors; a larger
+/// tensor gets its own file. Within a file, wider elements come first. Throws ConfigError if the header of a file is
+/// longer than readers accept (lay_out()).
+[[nodiscard]] ExportPlan plan_export(std::vector<TensorEntry> tensors, std::uint64_t shard_bytes);
+
+/// Parses `5GB`, `300MB`, `1GiB` or `1000` (bytes). Throws ConfigError, which names `flag`, for anything else and 0.
+[[nodiscard]] std::uint64_t parse_bytes(const std::string& flag, const std::string& text);
 
 }  // namespace chimera

@@ -1,4 +1,4 @@
-#include "hugging_face/export_plan.h"
+#include "safetensors/weight_files.h"
 
 #include <gtest/gtest.h>
 

@@ -2,7 +2,7 @@
 
 // Writes a model as a new Hugging Face folder, which from_pretrained() of transformers loads. convert_folder() converts
 // a folder or a checkpoint, for `chimera export`. export_model() writes the weights of the ranks at the end of a
-// training run, for `train --export`. Both first plan all files (hugging_face/export_plan.h), and then write each
+// training run, for `train --export`. Both first plan all files (plan_export()), and then write each
 // tensor to its position, block by block, so that no process holds the whole model in memory. The folder appears only
 // when it is complete.
 

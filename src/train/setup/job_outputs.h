@@ -3,7 +3,7 @@
 // Files that a job writes besides checkpoints: metrics, traces, reports, and the folder of --export. They are checked
 // before training starts, so that no run fails at its end because a file cannot be written or belongs to another run.
 
-#include "hugging_face/export_plan.h"
+#include "safetensors/weight_files.h"
 #include "train/setup/job.h"
 
 namespace chimera {
