@@ -5,10 +5,12 @@
 // own thread runs the backward. The Checkpointer (train/recover/checkpointer.h) writes checkpoints on one while
 // training continues.
 
+#include <ATen/ThreadLocalState.h>
 #include <c10/core/thread_pool.h>
 
 #include <functional>
 #include <future>
+#include <memory>
 
 namespace chimera {
 
@@ -19,7 +21,17 @@ class HelperThread {
   ~HelperThread() { pool_.waitWorkComplete(); }
 
   /// Starts `work`. The future becomes ready when it ends, and has its exception. The previous work must have ended.
-  [[nodiscard]] std::future<void> begin(const std::function<void()>& work);
+  [[nodiscard]] std::future<void> begin(const std::function<void()>& work) {
+    // Grad mode, autocast and dispatch keys are thread-local, and the work must see those of the caller. A
+    // packaged_task stores an exception in the future.
+    const auto task = std::make_shared<std::packaged_task<void()>>([work, state = at::ThreadLocalState()] {
+      const at::ThreadLocalStateGuard guard(state);
+      work();
+    });
+    std::future<void> end = task->get_future();
+    pool_.run([task] { (*task)(); });
+    return end;
+  }
 
  private:
   c10::ThreadPool pool_{1};
