@@ -11,13 +11,16 @@
 namespace chimera {
 namespace {
 
-/// Parameters with the same weight decay.
+/// Parameters with the same weight decay, and their state.
 struct Group {
   std::vector<std::string> names;
   std::vector<at::Tensor> parameters;
   std::vector<at::Tensor> gradients;
   std::vector<double> is_part;  // 1 if the parameter is a part (Parameter::whole_elements), else 0
   double weight_decay = 0;
+  std::vector<at::Tensor> means = {};    // AdamW and LAMB only, as `squares`
+  std::vector<at::Tensor> squares = {};  // running means of the squared gradients
+  std::vector<at::Tensor> steps = {};    // AdamW only
 };
 
 std::vector<Group> groups_of(const std::vector<Parameter>& parameters, const OptimizerOptions& options) {
@@ -41,36 +44,28 @@ constexpr const char* kSecondMoment = "second_moment";
 /// State of AdamW and LAMB: running means of the gradients and of their squares.
 class MomentOptimizer : public Optimizer {
  public:
-  MomentOptimizer(std::vector<Group> groups, const OptimizerOptions& options) : options_(options) {
-    for (Group& group : groups) {
-      State& state = states_.emplace_back();
-      state.group = std::move(group);
-      for (auto* moments : {&state.means, &state.squares})
-        *moments = mapped(state.group.parameters, [](const at::Tensor& each) { return at::zeros_like(each); });
+  MomentOptimizer(std::vector<Group> groups, const OptimizerOptions& options)
+      : options_(options), groups_(std::move(groups)) {
+    for (Group& group : groups_) {
+      for (auto* moments : {&group.means, &group.squares})
+        *moments = mapped(group.parameters, [](const at::Tensor& each) { return at::zeros_like(each); });
     }
   }
 
   [[nodiscard]] std::vector<OptimizerTensor> state() const override {
     std::vector<OptimizerTensor> tensors;
-    for (const State& state : states_) {
-      for (std::size_t i = 0; i < state.means.size(); ++i) {
-        tensors.push_back({state.group.names[i], kFirstMoment, state.means[i]});
-        tensors.push_back({state.group.names[i], kSecondMoment, state.squares[i]});
+    for (const Group& group : groups_) {
+      for (std::size_t i = 0; i < group.means.size(); ++i) {
+        tensors.push_back({group.names[i], kFirstMoment, group.means[i]});
+        tensors.push_back({group.names[i], kSecondMoment, group.squares[i]});
       }
     }
     return tensors;
   }
 
  protected:
-  struct State {
-    Group group;
-    std::vector<at::Tensor> means;
-    std::vector<at::Tensor> squares;
-    std::vector<at::Tensor> steps;  // AdamW only
-  };
-
   OptimizerOptions options_;
-  std::vector<State> states_;
+  std::vector<Group> groups_;
 };
 
 class AdamW final : public MomentOptimizer {
@@ -78,25 +73,24 @@ class AdamW final : public MomentOptimizer {
   /// ATen's kernel counts the steps of each parameter in a tensor of its own.
   AdamW(std::vector<Group> groups, const OptimizerOptions& options) : MomentOptimizer(std::move(groups), options) {
     const auto zero = [](const at::Tensor& parameter) { return at::zeros({}, parameter.options().dtype(at::kFloat)); };
-    for (State& state : states_) state.steps = mapped(state.group.parameters, zero);
+    for (Group& group : groups_) group.steps = mapped(group.parameters, zero);
   }
 
   void step(double learning_rate, double gradient_factor) override {
     const at::NoGradGuard no_grad;
-    for (State& state : states_) {
+    for (Group& group : groups_) {
       // Clipping costs no pass over the gradients: the fused kernel divides while it reads them.
-      const auto divisor = scale(state.group, gradient_factor);
+      const auto divisor = scale(group, gradient_factor);
       // The kernel reads the number of the current step, from 1, for the bias corrections.
-      at::_foreach_add_(state.steps, 1);
-      at::_fused_adamw_(state.group.parameters, state.group.gradients, state.means, state.squares, {}, state.steps,
-                        learning_rate, options_.beta1, options_.beta2, state.group.weight_decay, options_.epsilon,
-                        false, false, divisor);
+      at::_foreach_add_(group.steps, 1);
+      at::_fused_adamw_(group.parameters, group.gradients, group.means, group.squares, {}, group.steps, learning_rate,
+                        options_.beta1, options_.beta2, group.weight_decay, options_.epsilon, false, false, divisor);
     }
   }
 
   void set_steps(std::int64_t steps) override {
-    for (State& state : states_) {
-      for (at::Tensor& count : state.steps) count.fill_(steps);
+    for (Group& group : groups_) {
+      for (at::Tensor& count : group.steps) count.fill_(steps);
     }
   }
 
@@ -120,19 +114,19 @@ class Lamb final : public MomentOptimizer {
   void step(double learning_rate, double gradient_factor) override {
     const at::NoGradGuard no_grad;
     ++steps_;
-    for (State& state : states_) {
-      for (std::size_t i = 0; i < state.means.size(); ++i) {
+    for (Group& group : groups_) {
+      for (std::size_t i = 0; i < group.means.size(); ++i) {
         // After the means are updated, the gradient's memory holds the update, so LAMB needs no memory of its own.
-        at::Tensor& gradient = state.group.gradients[i];
+        at::Tensor& gradient = group.gradients[i];
         if (gradient_factor != 1) gradient.mul_(gradient_factor);
-        state.means[i].mul_(options_.beta1).add_(gradient, 1 - options_.beta1);
-        state.squares[i].mul_(options_.beta2).addcmul_(gradient, gradient, 1 - options_.beta2);
-        make_update(state, i);
+        group.means[i].mul_(options_.beta1).add_(gradient, 1 - options_.beta1);
+        group.squares[i].mul_(options_.beta2).addcmul_(gradient, gradient, 1 - options_.beta2);
+        make_update(group, i);
       }
-      const at::Tensor ratios = trust_ratios(state.group);
-      for (std::size_t i = 0; i < state.means.size(); ++i) {
-        at::Tensor& parameter = state.group.parameters[i];
-        const at::Tensor& update = state.group.gradients[i];
+      const at::Tensor ratios = trust_ratios(group);
+      for (std::size_t i = 0; i < group.means.size(); ++i) {
+        at::Tensor& parameter = group.parameters[i];
+        const at::Tensor& update = group.gradients[i];
         // On a device, the ratio stays there: item() would wait for it, once per parameter.
         const at::Tensor ratio = ratios[static_cast<std::int64_t>(i)];
         if (parameter.is_cpu()) {
@@ -163,14 +157,14 @@ class Lamb final : public MomentOptimizer {
   }
 
   /// Computes AdamW's direction including decay (algorithm 2 of the paper), in the gradient's memory.
-  void make_update(State& state, std::size_t i) const {
-    at::Tensor& update = state.group.gradients[i];
+  void make_update(Group& group, std::size_t i) const {
+    at::Tensor& update = group.gradients[i];
     const double steps = static_cast<double>(steps_);
     // mean / (1 - beta1^t) / (sqrt(squares / (1 - beta2^t)) + epsilon), in place from the denominator on.
-    update.copy_(state.squares[i]).div_(1 - std::pow(options_.beta2, steps)).sqrt_().add_(options_.epsilon);
+    update.copy_(group.squares[i]).div_(1 - std::pow(options_.beta2, steps)).sqrt_().add_(options_.epsilon);
     update.mul_(1 - std::pow(options_.beta1, steps));
-    at::div_out(update, state.means[i], update);
-    if (state.group.weight_decay != 0) update.add_(state.group.parameters[i], state.group.weight_decay);
+    at::div_out(update, group.means[i], update);
+    if (group.weight_decay != 0) update.add_(group.parameters[i], group.weight_decay);
   }
 
   TensorGroup* tensor_;
