@@ -19,8 +19,8 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
-#include <utility>
 
+#include "core/scoped_value.h"
 #include "model/linear.h"
 #include "model_config/tensor_cut.h"
 
@@ -56,18 +56,12 @@ class TensorGroup {
 /// Switches sequence parallelism of a group off while an object lives, for inputs whose tokens the ranks cannot divide
 /// evenly. All ranks of the group must construct and destroy theirs between the same ops. Does nothing for a null
 /// group.
-class WholeTokens {
+class WholeTokens : ScopedValue<bool> {
  public:
-  explicit WholeTokens(TensorGroup* group)
-      : group_(group), cut_(group != nullptr && std::exchange(group->cuts_tokens_, false)) {}
-  WholeTokens& operator=(WholeTokens&&) = delete;
-  ~WholeTokens() {
-    if (group_ != nullptr) group_->cuts_tokens_ = cut_;
-  }
+  explicit WholeTokens(TensorGroup* group) : ScopedValue(group != nullptr ? group->cuts_tokens_ : none_, false) {}
 
  private:
-  TensorGroup* group_;
-  bool cut_;
+  inline static thread_local bool none_ = false;  // for a null group
 };
 
 /// Returns this rank's part of a whole tensor as a view. The cut dimension becomes two dimensions: blocks, and the
