@@ -76,16 +76,14 @@ struct EmbeddingFunction : torch::autograd::Function<EmbeddingFunction> {
     // returns an undefined tensor): the queue adds to table.grad() now or in op W.
     context->save_for_backward({tokens});
     save_leaves(context, {table});
-    hold(context, "queue", WeightGradients::current());
     return at::embedding(table, tokens);
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& output_gradients) {
     const at::Tensor tokens = context->get_saved_variables()[0];
-    held<WeightGradients::Pointer>(context, "queue")
-        ->submit([table = saved_leaves(context)[0], tokens, gradient = output_gradients[0]] {
-          add_rows(gradient_of(table), tokens.flatten(), gradient.flatten(0, -2));
-        });
+    saved_queue(context)->submit([table = saved_leaves(context)[0], tokens, gradient = output_gradients[0]] {
+      add_rows(gradient_of(table), tokens.flatten(), gradient.flatten(0, -2));
+    });
     return {at::Tensor(), at::Tensor()};
   }
 };
@@ -96,14 +94,13 @@ struct PositionFunction : torch::autograd::Function<PositionFunction> {
                             std::int64_t first) {
     save_leaves(context, {table});
     context->saved_data["first"] = first;
-    hold(context, "queue", WeightGradients::current());
     return embedded + table.narrow(0, first, embedded.size(1));
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& output_gradients) {
     const at::Tensor& gradient = output_gradients[0];
     const std::int64_t first = context->saved_data["first"].toInt();
-    held<WeightGradients::Pointer>(context, "queue")->submit([table = saved_leaves(context)[0], gradient, first] {
+    saved_queue(context)->submit([table = saved_leaves(context)[0], gradient, first] {
       const at::NoGradGuard no_graph;
       // Only the rows of these positions: in a slice, the positions of other slices get nothing.
       gradient_of(table).narrow(0, first, gradient.size(1)).add_(gradient.sum(0));
@@ -329,7 +326,6 @@ struct LayerNormFunction : torch::autograd::Function<LayerNormFunction> {
     auto [output, mean, scale] = at::native_layer_norm(input, weight.sizes(), weight, bias, epsilon);
     context->save_for_backward({input, mean, scale});
     save_leaves(context, {weight, bias});
-    hold(context, "queue", WeightGradients::current());
     return output;
   }
 
@@ -341,7 +337,7 @@ struct LayerNormFunction : torch::autograd::Function<LayerNormFunction> {
     const auto [input_gradient, weight_term, bias_term] = at::native_layer_norm_backward(
         output_gradients[0].contiguous(), saved[0], weight.sizes(), saved[1], saved[2], weight, bias,
         {context->needs_input_grad(0), weight.requires_grad(), bias.requires_grad()});
-    const auto queue = held<WeightGradients::Pointer>(context, "queue");
+    const auto queue = saved_queue(context);
     queue->submit([=, weight_term = weight_term, bias_term = bias_term, queue = queue.get()] {
       if (weight_term.defined()) add_to_gradient(weight, weight_term, queue);
       if (bias_term.defined()) add_to_gradient(bias, bias_term, queue);

@@ -44,7 +44,6 @@ struct LinearFunction : torch::autograd::Function<LinearFunction> {
     }
     save_leaves(context, {weight, bias.value_or(at::Tensor())});
     context->saved_data["layout"] = static_cast<std::int64_t>(layout);
-    hold(context, "queue", WeightGradients::current());
     return at::linear(input, out_in({weight, {}, layout}), bias);
   }
 
@@ -64,7 +63,7 @@ struct LinearFunction : torch::autograd::Function<LinearFunction> {
     // The input of a first stage needs no gradient.
     if (context->needs_input_grad(0)) input_gradient = output_gradient.matmul(out_in(layer));
     // Detached: a graph would keep the stage's input and its gradient until W.
-    const auto queue = held<WeightGradients::Pointer>(context, "queue");
+    const auto queue = saved_queue(context);
     queue->submit([layer, input = rows_of(saved.detach()), rows = rows_of(output_gradient), queue = queue.get()] {
       add_weight_gradient(layer, input, rows, /*factor=*/{}, queue);
     });

@@ -148,7 +148,6 @@ struct FusedRmsNormFunction : torch::autograd::Function<FusedRmsNormFunction> {
     context->save_for_backward({input, scales});
     // Through the queue, as linear() does. On the CPU, autograd adds the weight's gradient already in op I.
     save_leaves(context, {weight});
-    hold(context, "queue", WeightGradients::current());
     return output;
   }
 
@@ -158,7 +157,7 @@ struct FusedRmsNormFunction : torch::autograd::Function<FusedRmsNormFunction> {
     const auto [input_gradient, term] =
         at::_fused_rms_norm_backward(output_gradients[0].contiguous(), saved[0], weight.sizes(), saved[1], weight,
                                      {context->needs_input_grad(0), weight.requires_grad()});
-    const auto queue = held<WeightGradients::Pointer>(context, "queue");
+    const auto queue = saved_queue(context);
     queue->submit([=, term = term, queue = queue.get()] {
       if (term.defined()) add_to_gradient(weight, term, queue);
     });

@@ -75,13 +75,12 @@ struct CollectiveFunction : torch::autograd::Function<CollectiveFunction> {
 struct BiasFunction : torch::autograd::Function<BiasFunction> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& input, const at::Tensor& bias) {
     save_leaves(context, {bias});
-    hold(context, "queue", WeightGradients::current());
     return input + bias;
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& output_gradients) {
     const at::Tensor& gradient = output_gradients[0];
-    const auto queue = held<WeightGradients::Pointer>(context, "queue");
+    const auto queue = saved_queue(context);
     queue->submit([bias = saved_leaves(context)[0], gradient, queue = queue.get()] {
       add_weight_gradient({.weight = {}, .bias = bias}, {}, gradient.flatten(0, -2), /*factor=*/{}, queue);
     });
