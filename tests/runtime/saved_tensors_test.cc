@@ -1,4 +1,4 @@
-#include "runtime/saved_tensors.h"
+#include "runtime/activations.h"
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
