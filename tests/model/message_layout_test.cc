@@ -1,4 +1,4 @@
-#include "model/message_layout.h"
+#include "model/module_stage.h"
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
