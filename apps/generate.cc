@@ -21,7 +21,6 @@
 #include "help.h"
 #include "hugging_face/model_folder.h"
 #include "inference/continuation.h"
-#include "inference/distributed_model.h"
 #include "model_config/partition.h"
 #include "run_on_model.h"
 #include "tokenizer/tokenizer_folder.h"

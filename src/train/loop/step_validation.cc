@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "inference/continuation.h"
-#include "inference/distributed_model.h"
 #include "train/setup/data_tokenizer.h"
 #include "train/setup/device.h"
 
