@@ -6,7 +6,7 @@
 
 #include "core/mapped.h"
 #include "engine/muon.h"
-#include "runtime/gradient_norms.h"
+#include "runtime/step_reduction.h"
 
 namespace chimera {
 namespace {

@@ -7,7 +7,7 @@
 #include "generate/registry.h"
 #include "passes/lower.h"
 #include "runtime/executor.h"
-#include "runtime/gradient_norms.h"
+#include "runtime/step_reduction.h"
 
 namespace chimera {
 namespace {

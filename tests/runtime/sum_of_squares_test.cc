@@ -1,4 +1,4 @@
-#include "runtime/gradient_norms.h"
+#include "runtime/step_reduction.h"
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>

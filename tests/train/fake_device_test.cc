@@ -26,7 +26,7 @@
 #include "launch/local/place.h"
 #include "launch/local/rank.h"
 #include "model/linear.h"
-#include "runtime/gradient_norms.h"
+#include "runtime/step_reduction.h"
 #include "support/fake_gpus.h"
 #include "support/fake_network.h"
 #include "support/message_of.h"
