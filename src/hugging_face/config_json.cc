@@ -12,8 +12,8 @@
 #include "core/reject.h"
 
 // Two tables describe the classes of transformers: kClasses has their defaults, fields_of() the names of the fields
-// that differ between families. read_*() and require_plain() read what is left, and refuse every setting that would
-// make the model compute something else than Chimera does; a field that no function names does not matter.
+// that differ between families. model_from_config_json() and read_*() read what is left, and refuse every setting that
+// would make the model compute something else than Chimera does; a field that no function names does not matter.
 // to_config_json() writes the other way, and reads its own result back as a check.
 
 namespace chimera {
@@ -187,15 +187,6 @@ const KnownClass& class_of(const ConfigFields& config) {
   if (architectures.is_array() && architectures.size() == 1 && architectures[0] == known->architecture) return *known;
   config.fail(fmt::format("architectures must be [\"{}\"] for model_type {}, not {}", known->architecture, type,
                           shown_value(architectures)));
-}
-
-/// Each of these fields makes another model of the same class: quantized weights, code of its own, or a decoder that
-/// also attends to an encoder.
-void require_plain(const ConfigFields& config) {
-  for (const char* field :
-       {"quantization_config", "auto_map", "is_encoder_decoder", "add_cross_attention", "is_decoder", "pruned_heads"}) {
-    config.require_absent(field);
-  }
 }
 
 void read_gpt2(const ConfigFields& config) {
@@ -390,7 +381,12 @@ ModelConfig model_from_config_json(const std::string& text, const std::string& s
   const Json json = read_ordered_json(text);
   const ConfigFields config(json, source);
   const KnownClass& known = class_of(config);
-  require_plain(config);
+  // Each of these fields makes another model of the same class: quantized weights, code of its own, or a decoder that
+  // also attends to an encoder.
+  for (const char* field :
+       {"quantization_config", "auto_map", "is_encoder_decoder", "add_cross_attention", "is_decoder", "pruned_heads"}) {
+    config.require_absent(field);
+  }
   ModelConfig model{.name = name, .family = known.family};
   config.require_one_of(fields_of(known.family).activation, fields_of(known.family).activations);
   if (known.family == Family::Gpt2) read_gpt2(config);
