@@ -100,14 +100,11 @@ class MuonMatrices {
     return transport.start_all_gather(id, results_, counts_);
   }
 
-  /// Updates all matrices with the gathered results.
-  void finish(double learning_rate, double factor) {
+  /// Updates all matrices: with the gathered results, or without other ranks (`alone`) with results of its own.
+  void finish(double learning_rate, double factor, bool alone) {
+    const bool is_gathered = !alone && !counts_.empty();
     for (const Matrix& matrix : matrices_)
-      update(matrix, counts_.empty() ? iterated(matrix, factor) : matrix.result, learning_rate, factor);
-  }
-
-  void update_alone(double learning_rate, double factor) {
-    for (const Matrix& matrix : matrices_) update(matrix, iterated(matrix, factor), learning_rate, factor);
+      update(matrix, is_gathered ? matrix.result : iterated(matrix, factor), learning_rate, factor);
   }
 
  private:
@@ -199,13 +196,13 @@ class Muon final : public Optimizer {
     // From here on weights change. Ranks must agree that all results are there, or a survivor could not repeat the
     // update.
     if (transport_ != nullptr) transport_->confirm();
-    for (auto& [id, matrices] : groups_) matrices.finish(learning_rate, gradient_factor);
+    for (auto& [id, matrices] : groups_) matrices.finish(learning_rate, gradient_factor, /*alone=*/false);
     others_->step(learning_rate, gradient_factor);
   }
 
   void step_alone(double learning_rate, double gradient_factor) override {
     const at::NoGradGuard no_grad;
-    for (auto& [id, matrices] : groups_) matrices.update_alone(learning_rate, gradient_factor);
+    for (auto& [id, matrices] : groups_) matrices.finish(learning_rate, gradient_factor, /*alone=*/true);
     others_->step(learning_rate, gradient_factor);
   }
 
