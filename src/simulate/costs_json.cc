@@ -1,6 +1,6 @@
-// Reads and writes a CostModel field by field. JsonValue refuses negative and infinite numbers, with the place in the
-// file. Lengths of lists that the number of stages decides are checked here, the others by CostTable, which has the
-// schedule. Times have the unit that the user chose, so nothing is converted.
+// Describes the fields of a CostModel once, to read and to write it. JsonValue refuses negative and infinite numbers,
+// with the place in the file. Lengths of lists that the number of stages decides are checked here, the others by
+// CostTable, which has the schedule. Times have the unit that the user chose, so nothing is converted.
 
 #include "simulate/costs_json.h"
 
@@ -11,6 +11,7 @@
 
 #include "core/choices.h"
 #include "core/json.h"
+#include "core/json_fields.h"
 #include "core/json_value.h"
 #include "core/mapped.h"
 #include "core/reject.h"
@@ -18,23 +19,24 @@
 namespace chimera {
 namespace {
 
-StageCosts read_stage(const JsonValue& value) {
-  value.expect_object({"forward", "backward", "input_gradient", "weight_gradient"});
-  StageCosts costs;
-  costs.forward = value.number("forward");
+void visit_stage(JsonFields& json, StageCosts& costs) {
+  json.field("forward", costs.forward);
   // A file has B, or I and W, or all three. What is missing follows: B is I + W, and I and W are each half of B.
-  const bool split = value.has("input_gradient") || value.has("weight_gradient");
-  if (!split && !value.has("backward"))
-    value.fail("field 'backward' is missing, or 'input_gradient' and 'weight_gradient'");
-  if (split) {
-    costs.input_gradient = value.number("input_gradient");
-    costs.weight_gradient = value.number("weight_gradient");
+  const bool has_whole = json.has("backward", true);
+  const bool has_input = json.has("input_gradient", true);
+  const bool has_parts = json.has("weight_gradient", true) || has_input;
+  json.require_all(has_whole || has_parts, "field 'backward' is missing, or 'input_gradient' and 'weight_gradient'");
+  if (has_whole) json.field("backward", costs.backward);
+  if (has_parts) {
+    json.field("input_gradient", costs.input_gradient);
+    json.field("weight_gradient", costs.weight_gradient);
   }
-  costs.backward = value.has("backward") ? value.number("backward") : costs.input_gradient + costs.weight_gradient;
+  if (!has_whole) costs.backward = costs.input_gradient + costs.weight_gradient;
   // A whole backward is split evenly, the usual case of matrix products.
-  if (!split) costs.input_gradient = costs.weight_gradient = costs.backward / 2;
-  return costs;
+  if (!has_parts) costs.input_gradient = costs.weight_gradient = costs.backward / 2;
 }
+
+double number_of(const JsonValue& value) { return value.number(); }
 
 /// Their count depends on the schedule.
 std::vector<double> read_factors(const JsonValue& value) {
@@ -55,9 +57,7 @@ Rows read_rows(const JsonValue& value, std::optional<std::size_t> workers) {
   const std::vector<JsonValue> rows = value.list();
   if (workers && rows.size() != *workers) value.fail(fmt::format("{} rows, but alphas has {}", rows.size(), *workers));
   // The matrix is square.
-  return mapped(rows, [&](const JsonValue& row) {
-    return mapped(row.list(std::ssize(rows), "worker"), [](const JsonValue& entry) { return entry.number(); });
-  });
+  return mapped(rows, [&](const JsonValue& row) { return mapped(row.list(std::ssize(rows), "worker"), number_of); });
 }
 
 // Tools that measure links print such tables. A header line names the columns, so that a file with other columns is
@@ -150,181 +150,112 @@ class CsvLinks {
   std::int64_t workers_ = 0;
 };
 
-LinkMatrix read_link_matrix(const JsonValue& value) {
-  LinkMatrix links{read_rows(value.field("alphas"), std::nullopt)};
-  if (value.has("betas")) links.betas = read_rows(value.field("betas"), links.alphas.size());
-  return links;
+void visit_link_matrix(JsonFields& json, LinkMatrix& links) {
+  json.field("alphas", links.alphas, [](const JsonValue& rows) { return read_rows(rows, std::nullopt); });
+  if (!json.has("betas", links.needs_bytes())) return;
+  json.field("betas", links.betas, [&](const JsonValue& rows) { return read_rows(rows, links.alphas.size()); });
 }
-
-constexpr const char* kBoundary = "boundary between stages";
 
 /// Links have one of three forms: a matrix of pairs, measured seconds, or alpha, beta and bytes.
-LinkCosts read_links(const JsonValue& value, std::int64_t stages) {
-  LinkCosts costs;
+void visit_links(JsonFields& json, LinkCosts& costs, std::int64_t boundaries) {
+  const auto of_boundaries = [&](const char* name, std::vector<double>& values) {
+    json.numbers(name, values, boundaries, "boundary between stages");
+  };
+  if (json.has("alphas", costs.matrix.has_value())) {
+    if (json.reads()) costs.matrix.emplace();
+    visit_link_matrix(json, *costs.matrix);
+    if (costs.matrix->needs_bytes()) of_boundaries("bytes", costs.bytes);
+  } else {
+    json.field("alpha", costs.alpha);
+    if (json.has("seconds", !costs.seconds.empty())) {
+      of_boundaries("seconds", costs.seconds);
+    } else {
+      json.field("beta", costs.beta);
+      of_boundaries("bytes", costs.bytes);
+    }
+  }
   // Copies are computation of workers, and go with every form of links.
-  if (value.has("copies")) costs.copies = value.field("copies").numbers(stages - 1, kBoundary);
-  if (value.has("alphas")) {
-    value.expect_object({"alphas", "betas", "bytes", "copies"});
-    costs.matrix = read_link_matrix(value);
-    if (costs.matrix->needs_bytes()) costs.bytes = value.field("bytes").numbers(stages - 1, kBoundary);
-    return costs;
-  }
-  costs.alpha = value.number("alpha");
-  if (value.has("bursts")) costs.bursts = value.field("bursts").numbers(stages - 1, kBoundary);
-  if (value.has("seconds")) {
-    value.expect_object({"alpha", "seconds", "copies", "bursts"});
-    costs.seconds = value.field("seconds").numbers(stages - 1, kBoundary);
-  } else {
-    // With the names that choose another form, so that the message about a wrong name can propose them.
-    value.expect_object({"alpha", "beta", "bytes", "seconds", "alphas", "copies", "bursts"});
-    costs.beta = value.number("beta");
-    costs.bytes = value.field("bytes").numbers(stages - 1, kBoundary);
-  }
-  return costs;
+  if (json.has("copies", !costs.copies.empty())) of_boundaries("copies", costs.copies);
+  if (!costs.matrix && json.has("bursts", !costs.bursts.empty())) of_boundaries("bursts", costs.bursts);
 }
 
-AllReduceCosts read_all_reduce(const JsonValue& value, std::int64_t stages) {
-  AllReduceCosts costs;
-  if (value.has("seconds")) {
-    value.expect_object({"seconds", "tied"});
-    costs.seconds = value.field("seconds").numbers(stages, "stage");
-  } else {
-    value.expect_object({"alpha", "beta", "bytes", "seconds", "tied", "reduce_scatter"});
-    if (value.has("reduce_scatter")) costs.reduce_scatter = value.truth("reduce_scatter");
-    costs.alpha = value.number("alpha");
-    costs.beta = value.number("beta");
-    costs.bytes = value.field("bytes").numbers(stages, "stage");
-  }
-  // In the file, the matrix has a field of its own, so that the lists have one entry for each stage.
-  costs.tied = value.has("tied");
-  if (costs.tied) (costs.seconds.empty() ? costs.bytes : costs.seconds).push_back(value.number("tied"));
-  return costs;
-}
-
-OffloadCosts read_offload(const JsonValue& value, std::int64_t stages) {
-  value.expect_object({"beta", "bytes"});
-  return {value.number("beta"), value.field("bytes").numbers(stages, "stage")};
-}
-
-StageMemory read_memory(const JsonValue& value) {
-  value.expect_object({"weights", "gradients", "optimizer", "activations", "boundary", "deferred", "keys_and_values"});
-  StageMemory memory{value.number("weights"), value.number("gradients"), value.number("optimizer"),
-                     value.number("activations"), value.number("boundary")};
-  if (value.has("deferred")) memory.deferred = value.number("deferred");
-  if (value.has("keys_and_values")) memory.keys_and_values = value.number("keys_and_values");
-  return memory;
-}
-
-MessageBuffers read_buffers(const JsonValue& value) {
-  value.expect_object({"receives_ahead", "sends_behind"});
-  return {value.count("receives_ahead"), value.count("sends_behind")};
-}
-
-using OrderedJson = nlohmann::ordered_json;
-
-OrderedJson stages_json(const std::vector<StageCosts>& stages) {
-  return mapped(stages, [](const StageCosts& stage) {
-    return OrderedJson{{"forward", stage.forward},
-                       {"backward", stage.backward},
-                       {"input_gradient", stage.input_gradient},
-                       {"weight_gradient", stage.weight_gradient}};
-  });
-}
-
-OrderedJson all_reduce_json(const AllReduceCosts& costs) {
-  const bool is_measured = !costs.seconds.empty();
-  std::vector<double> of_stages = is_measured ? costs.seconds : costs.bytes;
+void visit_all_reduce(JsonFields& json, AllReduceCosts& costs, std::int64_t stages) {
+  const bool is_measured = json.has("seconds", !costs.seconds.empty());
+  std::vector<double>& values = is_measured ? costs.seconds : costs.bytes;
+  // In the file, the tied matrix has a field of its own, so that the lists have one entry for each stage.
   std::optional<double> matrix;
-  if (costs.tied) matrix = of_stages.back();
-  if (costs.tied) of_stages.pop_back();
-  OrderedJson json;
-  if (is_measured) {
-    json = {{"seconds", of_stages}};
-  } else {
-    json = {{"alpha", costs.alpha}, {"beta", costs.beta}, {"bytes", of_stages}};
-    if (costs.reduce_scatter) json["reduce_scatter"] = true;
+  if (costs.tied) {
+    matrix = values.back();
+    values.pop_back();
   }
-  if (matrix) json["tied"] = *matrix;
-  return json;
+  if (!is_measured) {
+    json.field("alpha", costs.alpha);
+    json.field("beta", costs.beta);
+  }
+  json.numbers(is_measured ? "seconds" : "bytes", values, stages, "stage");
+  if (!is_measured) json.field_unless_zero("reduce_scatter", costs.reduce_scatter);
+  json.field("tied", matrix);
+  costs.tied = matrix.has_value();
+  if (matrix) values.push_back(*matrix);
 }
 
-OrderedJson links_json(const LinkCosts& costs) {
-  OrderedJson json;
-  if (costs.matrix) {
-    json["alphas"] = costs.matrix->alphas;
-    if (costs.matrix->needs_bytes()) json.update({{"betas", costs.matrix->betas}, {"bytes", costs.bytes}});
-  } else if (costs.seconds.empty()) {
-    json = {{"alpha", costs.alpha}, {"beta", costs.beta}, {"bytes", costs.bytes}};
-  } else {
-    json = {{"alpha", costs.alpha}, {"seconds", costs.seconds}};
-  }
-  if (!costs.copies.empty()) json["copies"] = costs.copies;
-  if (!costs.bursts.empty()) json["bursts"] = costs.bursts;
-  return json;
+void visit_memory(JsonFields& json, StageMemory& memory) {
+  json.field("weights", memory.weights);
+  json.field("gradients", memory.gradients);
+  json.field("optimizer", memory.optimizer);
+  json.field("activations", memory.activations);
+  json.field("boundary", memory.boundary);
+  json.field("deferred", memory.deferred);
+  json.field_unless_zero("keys_and_values", memory.keys_and_values);
 }
 
-OrderedJson memory_json(const std::vector<StageMemory>& stages) {
-  return mapped(stages, [](const StageMemory& stage) {
-    OrderedJson json = {{"weights", stage.weights},
-                        {"gradients", stage.gradients},
-                        {"optimizer", stage.optimizer},
-                        {"activations", stage.activations},
-                        {"boundary", stage.boundary}};
-    if (stage.deferred) json["deferred"] = *stage.deferred;
-    if (stage.keys_and_values != 0) json["keys_and_values"] = stage.keys_and_values;
-    return json;
+void visit_buffers(JsonFields& json, MessageBuffers& buffers) {
+  json.field("receives_ahead", buffers.receives_ahead);
+  json.field("sends_behind", buffers.sends_behind);
+}
+
+/// Fields that are not set are left out, and get their defaults when the file is read.
+void visit_costs(JsonFields& json, CostModel& costs, std::int64_t stages) {
+  const auto of_stages = [&](const char* name, std::vector<double>& values) {
+    if (json.has(name, !values.empty())) json.numbers(name, values, stages, "stage");
+  };
+  json.field("latency", costs.latency);
+  json.list("stages", costs.stages, visit_stage, stages, "stage");
+  json.field("pair", costs.pair);
+  json.field_unless_zero("attention", costs.slices.attention);
+  // The number of slices is a property of the schedule, which is not known here.
+  if (auto& bounds = costs.slices.bounds; json.has("slice_bounds", !bounds.empty()))
+    json.field("slice_bounds", bounds, [](const JsonValue& list) { return mapped(list.list(), number_of); });
+  if (json.has("workers", !costs.workers.empty())) json.field("workers", costs.workers, read_factors);
+  if (json.has("micro_batches", !costs.micro_batches.empty()))
+    json.field("micro_batches", costs.micro_batches, read_factors);
+  json.object("links", costs.links, [&](JsonFields& of, LinkCosts& links) { visit_links(of, links, stages - 1); });
+  json.object("all_reduce", costs.all_reduce,
+              [&](JsonFields& of, AllReduceCosts& sums) { visit_all_reduce(of, sums, stages); });
+  of_stages("optimizer", costs.optimizer);
+  json.field_unless_zero("steps_overlap", costs.steps_overlap);
+  of_stages("recompute", costs.recompute);
+  json.object("offload", costs.offload, [&](JsonFields& of, OffloadCosts& offload) {
+    of.field("beta", offload.beta);
+    of.numbers("bytes", offload.bytes, stages, "stage");
   });
+  if (json.has("memory", !costs.memory.empty())) json.list("memory", costs.memory, visit_memory, stages, "stage");
+  const bool has_buffers = costs.buffers.receives_ahead > 0 || costs.buffers.sends_behind > 0;
+  if (json.has("buffers", has_buffers)) json.object("buffers", costs.buffers, visit_buffers);
 }
 
 }  // namespace
 
-std::string costs_to_json(const CostModel& costs) {
-  OrderedJson json = {{"latency", costs.latency}, {"stages", stages_json(costs.stages)}};
-  if (costs.pair) json["pair"] = *costs.pair;
-  // What is not set is left out, and gets its default when the file is read.
-  if (costs.slices.attention != 0) json["attention"] = costs.slices.attention;
-  if (!costs.slices.bounds.empty()) json["slice_bounds"] = costs.slices.bounds;
-  if (!costs.workers.empty()) json["workers"] = costs.workers;
-  if (!costs.micro_batches.empty()) json["micro_batches"] = costs.micro_batches;
-  if (costs.links) json["links"] = links_json(*costs.links);
-  if (costs.all_reduce) json["all_reduce"] = all_reduce_json(*costs.all_reduce);
-  if (!costs.optimizer.empty()) json["optimizer"] = costs.optimizer;
-  if (costs.steps_overlap) json["steps_overlap"] = true;
-  if (!costs.recompute.empty()) json["recompute"] = costs.recompute;
-  if (costs.offload) json["offload"] = {{"beta", costs.offload->beta}, {"bytes", costs.offload->bytes}};
-  if (!costs.memory.empty()) json["memory"] = memory_json(costs.memory);
-  if (costs.buffers.receives_ahead > 0 || costs.buffers.sends_behind > 0) {
-    json["buffers"] = {{"receives_ahead", costs.buffers.receives_ahead}, {"sends_behind", costs.buffers.sends_behind}};
-  }
-  return json_report(json);
+std::string costs_to_json(CostModel costs) {
+  return json_report(JsonFields::written(
+      costs, [](JsonFields& json, CostModel& from) { visit_costs(json, from, std::ssize(from.stages)); }));
 }
 
 CostModel costs_from_json(const std::string& text, const std::string& source, std::int64_t stages) {
   const nlohmann::json json = parse_json(text, source);
-  const JsonValue root(json, source);
-  root.expect_object({"latency", "stages", "pair", "attention", "slice_bounds", "workers", "micro_batches", "links",
-                      "all_reduce", "optimizer", "steps_overlap", "recompute", "offload", "memory", "buffers"});
   CostModel costs;
-  costs.latency = root.number("latency");
-  costs.stages = mapped(root.field("stages").list(stages, "stage"), read_stage);
-  if (root.has("pair")) costs.pair = root.number("pair");
-  if (root.has("attention")) costs.slices.attention = root.number("attention");
-  if (root.has("slice_bounds")) {
-    // The number of slices is a property of the schedule, which is not known here.
-    const JsonValue bounds = root.field("slice_bounds");
-    costs.slices.bounds = bounds.numbers(std::ssize(bounds.json()), "bound of a slice");
-  }
-  for (const auto& [name, factors] : {std::pair("workers", &costs.workers), {"micro_batches", &costs.micro_batches}}) {
-    if (root.has(name)) *factors = read_factors(root.field(name));
-  }
-  if (root.has("links")) costs.links = read_links(root.field("links"), stages);
-  if (root.has("all_reduce")) costs.all_reduce = read_all_reduce(root.field("all_reduce"), stages);
-  if (root.has("optimizer")) costs.optimizer = root.field("optimizer").numbers(stages, "stage");
-  if (root.has("steps_overlap")) costs.steps_overlap = root.truth("steps_overlap");
-  if (root.has("recompute")) costs.recompute = root.field("recompute").numbers(stages, "stage");
-  if (root.has("offload")) costs.offload = read_offload(root.field("offload"), stages);
-  if (root.has("memory")) costs.memory = mapped(root.field("memory").list(stages, "stage"), read_memory);
-  if (root.has("buffers")) costs.buffers = read_buffers(root.field("buffers"));
+  JsonFields::read(JsonValue(json, source), costs,
+                   [&](JsonFields& fields, CostModel& into) { visit_costs(fields, into, stages); });
   return costs;
 }
 
@@ -333,9 +264,9 @@ LinkMatrix links_from_text(const std::string& text, const std::string& source) {
   const std::size_t first = text.find_first_not_of(" \t\r\n");
   if (first == std::string::npos || text[first] != '{') return CsvLinks(text, source).run();
   const nlohmann::json json = parse_json(text, source);
-  const JsonValue root(json, source);
-  root.expect_object({"alphas", "betas"});
-  return read_link_matrix(root);
+  LinkMatrix links;
+  JsonFields::read(JsonValue(json, source), links, visit_link_matrix);
+  return links;
 }
 
 }  // namespace chimera

@@ -17,7 +17,7 @@ namespace chimera {
 
 /// Returns text from which costs_from_json() reads equal costs, except the values of --sync, --blocking-sends and
 /// --data-parallel, which are not part of the format.
-[[nodiscard]] std::string costs_to_json(const CostModel& costs);
+[[nodiscard]] std::string costs_to_json(CostModel costs);
 
 /// Reads the costs of links between each pair of workers, as `bench` measures them on a cluster with unequal links.
 /// They replace the single alpha and beta of LinkCosts. The text is a JSON object with `alphas` and optional `betas`,
