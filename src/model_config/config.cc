@@ -10,6 +10,7 @@
 #include <type_traits>
 
 #include "core/choices.h"
+#include "core/json_fields.h"
 #include "core/mapped.h"
 #include "core/printable.h"
 #include "core/reject.h"
@@ -265,20 +266,10 @@ class Fields {
   const toml::table& table_;
 };
 
-template <class Value>
-void write(nlohmann::ordered_json& json, const char* name, const Value& value) {
-  json[name] = value;
-}
-template <class Value>
-void write(nlohmann::ordered_json& json, const char* name, const std::optional<Value>& value) {
-  if (value) json[name] = *value;
-}
-template <NamedEnum Enum>
-void write(nlohmann::ordered_json& json, const char* name, const Enum& value) {
-  json[name] = to_text(value);
-}
-void write(nlohmann::ordered_json& json, const char* name, const RopeScaling& scaling) {
-  for_rope_fields(scaling.type, [&](const char* field, auto member) { write(json[name], field, scaling.*member); });
+void visit_rope_scaling(JsonFields& json, RopeScaling& scaling) {
+  // The type decides which other fields there are.
+  json.field("type", scaling.type);
+  for_rope_fields(scaling.type, [&](const char* name, auto member) { json.field(name, scaling.*member); });
 }
 
 }  // namespace
@@ -378,20 +369,25 @@ ModelConfig model_from_toml(const std::string& text, const std::string& path) {
 
 ModelConfig read_model_file(const std::string& path) { return model_from_toml(read_text(path), path); }
 
-nlohmann::ordered_json layer_sizes_json(ModelConfig model) {
-  const bool is_llama = model.family == Family::Llama;
-  if (is_llama) {
+void visit_layer_sizes(JsonFields& json, ModelConfig& model) {
+  if (!json.reads() && model.family == Family::Llama) {
     // Written out, so that an unset field and its default given explicitly have the same text.
     model.norm_epsilon = norm_epsilon_of(model);
     model.key_value_heads = key_value_heads_of(model);
     model.head_size = head_size_of(model);
   }
-  nlohmann::ordered_json json;
-  const auto write_field = [&](const char* name, auto member) { write(json, name, model.*member); };
-  for_common_fields(write_field);
-  if (is_llama) for_llamas_fields(write_field);
-  json.erase("layers");
-  return json;
+  const auto visit = [&](const char* name, auto member) {
+    auto& value = model.*member;
+    if constexpr (std::is_same_v<decltype(value), RopeScaling&>) {
+      json.object(name, value, visit_rope_scaling);
+    } else if (std::string_view(name) != "layers") {
+      json.field(name, value);
+    }
+  };
+  for_common_fields(visit);
+  if (model.family == Family::Llama) for_llamas_fields(visit);
 }
+
+nlohmann::ordered_json layer_sizes_json(ModelConfig model) { return JsonFields::written(model, visit_layer_sizes); }
 
 }  // namespace chimera

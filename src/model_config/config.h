@@ -11,6 +11,8 @@
 
 namespace chimera {
 
+class JsonFields;
+
 /// Replacements for fields of a configuration; empty: unchanged. `hidden` also sets feed_forward to 4 * hidden (Llama:
 /// 3 * hidden).
 struct ModelOverrides {
@@ -54,6 +56,9 @@ void require_valid(const ModelConfig& config);
 /// Throws ConfigError if the model has a sliding window, and `sequence` (tokens) is longer.
 void require_within_window(const ModelConfig& config, std::int64_t sequence);
 
+/// Visits the fields of a model file, except `layers`, and Llama's fields for other families. Does not check the
+/// values.
+void visit_layer_sizes(JsonFields& json, ModelConfig& model);
 /// Returns the fields of a model file as JSON, except `layers`, unset fields, and Llama's fields for other families.
 /// Two models with the same result have equal layers, and may differ only in the number of layers.
 [[nodiscard]] nlohmann::ordered_json layer_sizes_json(ModelConfig model);

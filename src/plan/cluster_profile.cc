@@ -116,6 +116,15 @@ std::map<DataType, double> merge_matrix_flops(const std::vector<MachineProfile>&
   return merged;
 }
 
+void visit_node_links(JsonFields& json, NodeLinks& links) {
+  json.object("messages", links.messages, visit_link);
+  json.object("sums", links.sums, visit_link);
+  json.number("transfers", links.transfers, kMaxRatio);
+  json.object("copies", links.copies, visit_link);
+  json.number("step_overhead", links.step_overhead, kMaxSeconds);
+  json.field("source", links.source);
+}
+
 }  // namespace
 
 MachineProfile with_links_between(MachineProfile machine, const NodeLinks& links, std::int64_t workers_per_node) {
@@ -134,23 +143,13 @@ MachineProfile with_links_between(MachineProfile machine, const NodeLinks& links
   return machine;
 }
 
-std::string to_json(const NodeLinks& links) {
-  const nlohmann::ordered_json json = {{"messages", link_json(links.messages)}, {"sums", link_json(links.sums)},
-                                       {"transfers", links.transfers},          {"copies", link_json(links.copies)},
-                                       {"step_overhead", links.step_overhead},  {"source", links.source}};
-  return json_report(json);
-}
+std::string to_json(NodeLinks links) { return json_report(JsonFields::written(links, visit_node_links)); }
 
 NodeLinks node_links_from_json(const std::string& text, const std::string& source) {
   const nlohmann::json json = parse_json(text, source);
-  const JsonValue root(json, source);
-  root.expect_object({"messages", "sums", "transfers", "copies", "step_overhead", "source"});
-  return {.messages = read_link(root.field("messages")),
-          .sums = read_link(root.field("sums")),
-          .transfers = root.number("transfers", kMaxRatio),
-          .copies = read_link(root.field("copies")),
-          .step_overhead = root.number("step_overhead", kMaxSeconds),
-          .source = root.text("source")};
+  NodeLinks links;
+  JsonFields::read(JsonValue(json, source), links, visit_node_links);
+  return links;
 }
 
 MachineProfile merge_machines(const std::vector<MachineProfile>& machines) {

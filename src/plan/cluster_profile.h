@@ -25,7 +25,7 @@ struct NodeLinks {
                                                 std::int64_t workers_per_node = 0);
 
 /// Returns JSON that node_links_from_json() reads back to the same value.
-[[nodiscard]] std::string to_json(const NodeLinks& links);
+[[nodiscard]] std::string to_json(NodeLinks links);
 /// Reads links from `text`; error messages name `source`. Throws ConfigError if a field is missing, unknown or out of
 /// range.
 [[nodiscard]] NodeLinks node_links_from_json(const std::string& text, const std::string& source);

@@ -8,7 +8,7 @@
 #include <array>
 #include <map>
 
-#include "core/json_value.h"
+#include "core/json_fields.h"
 #include "model_config/footprint.h"
 #include "simulate/contention.h"
 
@@ -255,11 +255,9 @@ inline constexpr double kHostBandwidth = 25e9;
 [[nodiscard]] MachineProfile machine_from_json(const std::string& text, const std::string& source);
 
 /// Returns JSON that read_machine() reads back to the same value (with `layers` of every model set to 1).
-[[nodiscard]] std::string to_json(const MachineProfile& machine);
+[[nodiscard]] std::string to_json(MachineProfile machine);
 
-/// Reads an object with `alpha`, `beta` and the optional `burst`. Throws ConfigError, with the path, if it is invalid.
-[[nodiscard]] LinkTimes read_link(const JsonValue& value);
-/// Returns JSON that read_link() reads back to the same value.
-[[nodiscard]] nlohmann::ordered_json link_json(const LinkTimes& times);
+/// Visits `alpha`, `beta` and the optional `burst`.
+void visit_link(JsonFields& json, LinkTimes& link);
 
 }  // namespace chimera
