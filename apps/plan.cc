@@ -71,14 +71,12 @@ std::string to_set(const PlanProblem& problem) {
       usual_learning_rate(parameters) > 0 ? "GPT-3's for this size" : "the default");
 }
 
-std::vector<TrainFlag> all_flags(const PlanArguments& options, const PlanProblem& problem, const Candidate& candidate) {
+TrainFlags all_flags(const PlanArguments& options, const PlanProblem& problem, const Candidate& candidate) {
   // Model and workload first, then what the planner chose for them.
   auto flags = workload_flags(options.request, problem);
-  const auto planned = train_flags(problem, candidate);
-  flags.insert(flags.end(), planned.begin(), planned.end());
+  flags.update(train_flags(problem, candidate));
   const double rate = usual_learning_rate(static_cast<double>(parameter_count(problem.model)));
-  if (rate > 0 && options.request.optimizer == OptimizerKind::AdamW)
-    flags.push_back({"learning-rate", fmt::format("{:g}", rate)});
+  if (rate > 0 && options.request.optimizer == OptimizerKind::AdamW) flags["learning-rate"] = fmt::format("{:g}", rate);
   return flags;
 }
 
@@ -114,16 +112,16 @@ std::string description(const PlanAnalysis& report, const std::string& seconds) 
 void write_plan(const PlanArguments& options, const PlanAnalysis& report) {
   if (options.output.empty()) return;
   const RankedCandidate& chosen = report.plan.ranked.front();
-  std::vector<TrainFlag> flags = all_flags(options, report.problem, chosen.candidate);
+  TrainFlags flags = all_flags(options, report.problem, chosen.candidate);
   const ProblemRequest& request = options.request;
   const MachineProfile& machine = report.problem.machine;
   if (request.machine != "-") {
-    flags.push_back({"machine", absolute_if_path(request.machine)});
-    if (!request.network.empty()) flags.push_back({"network", request.network});
+    flags["machine"] = absolute_if_path(request.machine);
+    if (!request.network.empty()) flags["network"] = request.network;
   }
   // A GPU's profile that reserves nothing is compared with the memory of tensors, but a run also counts its context.
   if (request.memory > 0 && (machine.cores > 0 || machine.reserved.all() > 0))
-    flags.push_back({"memory", fmt::format("{:g}", request.memory)});
+    flags["memory"] = fmt::format("{:g}", request.memory);
   std::string text = to_toml(flags, description(report, "") + "chimera train --config THIS --data FILE");
   // A field, so that the run can compare its steps with the plan. It has eager kernels.
   if (machine.kernels == Kernels::Eager)

@@ -210,7 +210,8 @@ void merge_plan(CLI::App& command, const TrainCommandLine& flags) {
   if (flags.has("--tensor-parallel")) restrictions.given.tensor_parallel = {options.parallel.tensor_parallel};
   if (flags.has("--replica-layout")) restrictions.given.replica_layout = options.parallel.replica_layout;
   // The plan becomes part of the command line, which ranks and checkpoints receive.
-  for (const TrainFlag& flag : flags.planned_flags(restrictions)) set_flag(command, flag.name, value_text(flag));
+  const TrainFlags planned = flags.planned_flags(restrictions);
+  for (const auto& [name, value] : planned.items()) set_flag(command, name, value_text(value));
   set_flag(command, "plan", "none");  // ranks do not plan again
   command.get_option("--mini-batch")->clear();
 }

@@ -122,7 +122,7 @@ void TrainCommandLine::check_flags() const {
   }
 }
 
-std::vector<TrainFlag> TrainCommandLine::planned_flags(PlanOptions restrictions) const {
+TrainFlags TrainCommandLine::planned_flags(PlanOptions restrictions) const {
   ProblemRequest problem_flags = planner;
   problem_flags.model = options.model.from.empty() ? options.model.name : options.model.from;
   problem_flags.fields = options.model.overrides;

@@ -50,7 +50,7 @@ struct TrainCommandLine {
   /// `restrictions` allow. If these do not limit T (ranks that share each layer), T is one of usual_tensor_parallel().
   /// Prints the plan to standard error, and returns it as flags of `chimera train`. Throws ConfigError if the problem
   /// is invalid, or if no plan fits in memory.
-  [[nodiscard]] std::vector<TrainFlag> planned_flags(PlanOptions restrictions) const;
+  [[nodiscard]] TrainFlags planned_flags(PlanOptions restrictions) const;
 };
 
 }  // namespace apps

@@ -21,21 +21,22 @@ std::string absolute_if_path(const std::string& name) {
   return path_exists(name) ? std::filesystem::absolute(name).string() : name;
 }
 
-std::vector<TrainFlag> workload_flags(const ProblemRequest& request, const PlanProblem& problem) {
-  std::vector<TrainFlag> flags = {{is_folder(request.model) ? "from" : "model", absolute_if_path(request.model)}};
-  if (request.fields.layers) flags.push_back({"layers", *request.fields.layers});
-  if (request.fields.hidden) flags.push_back({"hidden", *request.fields.hidden});
-  if (request.fields.heads) flags.push_back({"heads", *request.fields.heads});
-  if (request.fields.key_value_heads) flags.push_back({"key-value-heads", *request.fields.key_value_heads});
-  if (request.fields.vocabulary) flags.push_back({"vocabulary", *request.fields.vocabulary});
-  if (request.fields.tied) flags.push_back({"tied", std::string(*request.fields.tied ? "true" : "false")});
-  flags.push_back({"sequence", problem.workload.sequence});
-  flags.push_back({"dtype", to_text(request.dtype_for(problem.model))});
-  flags.push_back({"optimizer", to_text(request.optimizer)});
-  if (request.dropout)
-    flags.push_back({"dropout", std::string("0.1")});  // Memory and time are those of any probability
+TrainFlags workload_flags(const ProblemRequest& request, const PlanProblem& problem) {
+  const ModelOverrides& fields = request.fields;
+  TrainFlags flags;
+  flags[is_folder(request.model) ? "from" : "model"] = absolute_if_path(request.model);
+  if (fields.layers) flags["layers"] = *fields.layers;
+  if (fields.hidden) flags["hidden"] = *fields.hidden;
+  if (fields.heads) flags["heads"] = *fields.heads;
+  if (fields.key_value_heads) flags["key-value-heads"] = *fields.key_value_heads;
+  if (fields.vocabulary) flags["vocabulary"] = *fields.vocabulary;
+  if (fields.tied) flags["tied"] = *fields.tied ? "true" : "false";
+  flags["sequence"] = problem.workload.sequence;
+  flags["dtype"] = to_text(request.dtype_for(problem.model));
+  flags["optimizer"] = to_text(request.optimizer);
+  if (request.dropout) flags["dropout"] = "0.1";  // Memory and time are those of any probability
   // Profiles of GPUs have no cores.
-  if (problem.machine.cores == 0) flags.push_back({"device", to_text(DeviceKind::Cuda)});
+  if (problem.machine.cores == 0) flags["device"] = to_text(DeviceKind::Cuda);
   return flags;
 }
 

@@ -23,6 +23,6 @@ void use_files(ProblemRequest& request);
 
 /// Returns flags of `chimera train` for the model, sequence, number type, optimizer, dropout and device of `problem`,
 /// the result of request.problem().
-[[nodiscard]] std::vector<TrainFlag> workload_flags(const ProblemRequest& request, const PlanProblem& problem);
+[[nodiscard]] TrainFlags workload_flags(const ProblemRequest& request, const PlanProblem& problem);
 
 }  // namespace chimera::apps

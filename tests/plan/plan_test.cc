@@ -222,8 +222,7 @@ TEST(PlanTest, OffloadsOnlyAsMemoryRequires) {
   EXPECT_FALSE(fitting.candidate.offload.contains(StageId(3)));
   EXPECT_EQ(to_text(offload_choice(fitting.candidate)), "full:1,0,0,0") << "one of two blocks";
   EXPECT_LE(fitting.prediction.peak_memory_bytes, problem.memory_bytes);
-  const auto flags = train_flags(problem, fitting.candidate);
-  EXPECT_TRUE(std::ranges::any_of(flags, [](const TrainFlag& flag) { return flag.name == "offload"; }));
+  EXPECT_TRUE(train_flags(problem, fitting.candidate).contains("offload"));
   // Beside recomputation the faster one wins: copies behind the ops, unless they are slow.
   options.recompute = {StageRule::Auto};
   const Plan both = planned(problem, options);
