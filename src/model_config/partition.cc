@@ -3,21 +3,12 @@
 #include <fmt/ranges.h>
 
 #include <cctype>
-#include <charconv>
 
+#include "core/mapped.h"
 #include "core/reject.h"
+#include "core/value_text.h"
 
 namespace chimera {
-namespace {
-
-[[noreturn]] void fail_to_parse(const std::string& text) {
-  if (!text.empty() && std::isalpha(static_cast<unsigned char>(text.front())) != 0)
-    throw ConfigError(unknown_name("--partition", text, names_of<PartitionRule>()));
-  reject("--partition '{}' is neither auto, even, balanced nor the number of layers on each stage, as in 8,9,9,6",
-         text);
-}
-
-}  // namespace
 
 std::vector<StageLayers> even_partition(std::int64_t layers, std::int64_t stages) {
   if (stages < 1 || stages > layers) {
@@ -49,17 +40,23 @@ std::vector<StageLayers> explicit_partition(const std::vector<std::int64_t>& cou
   return partition;
 }
 
+std::optional<std::vector<std::int64_t>> parse_small_numbers(std::string_view list) {
+  std::vector<std::int64_t> numbers;
+  for (const std::string_view word : split_at_commas(list)) {
+    const auto number = parse_number<std::int32_t>(word);
+    if (!number) return std::nullopt;
+    numbers.push_back(*number);
+  }
+  return numbers;
+}
+
 PartitionChoice parse_partition(const std::string& text) {
   if (const auto rule = find_named<PartitionRule>(text)) return {*rule};
-  std::vector<std::int64_t> counts;
-  const char* const end = text.data() + text.size();
-  for (const char* next = text.data();; ++next) {
-    // An empty number (",," or a comma at the end) is an error of from_chars().
-    const auto [after, error] = std::from_chars(next, end, counts.emplace_back());
-    if (error != std::errc() || (after != end && *after != ',')) fail_to_parse(text);
-    if (after == end) return {PartitionRule::Listed, counts};
-    next = after;
-  }
+  if (const auto counts = parse_small_numbers(text)) return {PartitionRule::Listed, *counts};
+  if (!text.empty() && std::isalpha(static_cast<unsigned char>(text.front())) != 0)
+    throw ConfigError(unknown_name("--partition", text, names_of<PartitionRule>()));
+  reject("--partition '{}' is neither auto, even, balanced nor the number of layers on each stage, as in 8,9,9,6",
+         text);
 }
 
 std::string to_text(const PartitionChoice& choice) {
@@ -68,9 +65,7 @@ std::string to_text(const PartitionChoice& choice) {
 }
 
 std::string to_text(const std::vector<StageLayers>& partition) {
-  std::string text;
-  for (const StageLayers& stage : partition) text += fmt::format("{}{}", text.empty() ? "" : ",", stage.blocks());
-  return text;
+  return fmt::format("{}", fmt::join(mapped(partition, &StageLayers::blocks), ","));
 }
 
 }  // namespace chimera

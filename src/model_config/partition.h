@@ -82,6 +82,9 @@ struct PartitionChoice {
   friend bool operator==(const PartitionChoice&, const PartitionChoice&) = default;
 };
 
+/// Returns the numbers of a list such as `8,9,9,6`, each of 32 bits, or nothing for any other text.
+[[nodiscard]] std::optional<std::vector<std::int64_t>> parse_small_numbers(std::string_view list);
+
 /// Reads `auto`, `even`, `balanced` or a list such as `8,9,9,6`. Throws ConfigError for anything else.
 [[nodiscard]] PartitionChoice parse_partition(const std::string& text);
 

@@ -4,18 +4,13 @@
 
 #include <algorithm>
 #include <cctype>
-#include <charconv>
 
+#include "core/mapped.h"
 #include "core/reject.h"
+#include "core/value_text.h"
 
 namespace chimera {
 namespace {
-
-[[noreturn]] void fail_to_parse(const StageFlag& flag, const std::string& text) {
-  if (!text.empty() && std::isalpha(static_cast<unsigned char>(text.front())) != 0)
-    throw ConfigError(unknown_name(flag.name, text, flag.rules));
-  reject("{} {}: expected {}, or stages such as 0,1", flag.name, text, fmt::join(flag.rules, ", "));
-}
 
 constexpr const char* kCountsExpected =
     "{} {}: expected LEVEL:BLOCKS, joined by +, with each LEVEL ({}) once, and BLOCKS a number for every stage or one "
@@ -30,29 +25,19 @@ constexpr const char* kCountsExpected =
 StageChoice parse_counts(const StageFlag& flag, const std::string& text) {
   StageChoice choice{.rule = StageRule::Counted, .counts = {BlockLevels()}};
   std::set<RecomputeLevel> seen;
-  const char* next = text.data();
-  const char* const end = next + text.size();
-  while (true) {
-    const char* const colon = std::find(next, end, ':');
-    const auto level = find_named<RecomputeLevel>(std::string(next, colon));
+  for (const std::string_view part : split_at('+', text)) {
+    const auto colon = std::min(part.find(':'), part.size());
+    const auto level = find_named<RecomputeLevel>(part.substr(0, colon));
     const bool is_accepted = level && std::ranges::count(flag.rules, to_text(*level)) > 0;
     if (!is_accepted || level == RecomputeLevel::None || !seen.insert(*level).second) refuse_counts(flag, text);
-    std::vector<std::int64_t> numbers;
-    for (next = colon; next != end && *next != '+';) {
-      std::int32_t number = 0;
-      const auto [after, error] = std::from_chars(std::min(next + 1, end), end, number);
-      if (error != std::errc() || number < 0 || (after != end && *after != ',' && *after != '+'))
-        refuse_counts(flag, text);
-      numbers.push_back(number);
-      next = after;
-    }
+    const auto numbers = parse_small_numbers(part.substr(std::min(colon + 1, part.size())));
+    if (!numbers || std::ranges::min(*numbers) < 0) refuse_counts(flag, text);
     auto& counts = choice.counts;
-    if (counts.size() == 1) counts.resize(std::max<std::size_t>(numbers.size(), 1), counts.front());
-    if (numbers.size() != 1 && numbers.size() != counts.size()) refuse_counts(flag, text);
-    for (std::size_t s = 0; s < counts.size(); ++s) counts[s][*level] = numbers[numbers.size() == 1 ? 0 : s];
-    if (next == end) return choice;
-    ++next;
+    if (counts.size() == 1) counts.resize(numbers->size(), counts.front());
+    if (numbers->size() != 1 && numbers->size() != counts.size()) refuse_counts(flag, text);
+    for (std::size_t s = 0; s < counts.size(); ++s) counts[s][*level] = (*numbers)[numbers->size() == 1 ? 0 : s];
   }
+  return choice;
 }
 
 /// Returns the numbers of blocks that a choice asks of stage `s`. One number for all is limited to the stage's blocks.
@@ -79,22 +64,19 @@ BlockLevels counts_of(const std::vector<StageLayers>& partition, std::size_t s, 
 StageChoice parse_stages(const StageFlag& flag, const std::string& text) {
   if (std::ranges::count(flag.rules, text) > 0) return {.rule = *find_named<StageRule>(text)};
   if (text.find(':') != std::string::npos) return parse_counts(flag, text);
-  StageChoice choice{.rule = StageRule::Listed};
-  const char* const end = text.data() + text.size();
-  for (const char* next = text.data();; ++next) {
-    std::int32_t stage = 0;
-    const auto [after, error] = std::from_chars(next, end, stage);
-    // Also rejects an empty number, as in "0,,1" and "0,".
-    if (error != std::errc() || (after != end && *after != ',') || stage < 0) fail_to_parse(flag, text);
-    choice.stages.emplace(stage);
-    if (after == end) return choice;
-    next = after;
+  if (const auto stages = parse_small_numbers(text); stages && std::ranges::min(*stages) >= 0) {
+    StageChoice choice{.rule = StageRule::Listed};
+    for (const std::int64_t stage : *stages) choice.stages.emplace(stage);
+    return choice;
   }
+  if (!text.empty() && std::isalpha(static_cast<unsigned char>(text.front())) != 0)
+    throw ConfigError(unknown_name(flag.name, text, flag.rules));
+  reject("{} {}: expected {}, or stages such as 0,1", flag.name, text, fmt::join(flag.rules, ", "));
 }
 
 std::string to_text(const StageChoice& choice) {
-  std::string text;
   if (choice.rule == StageRule::Counted) {
+    std::string text;
     for (const RecomputeLevel level : kRecomputeLevels) {
       std::vector<std::int64_t> numbers;
       for (const BlockLevels& levels : choice.counts) numbers.push_back(levels[level]);
@@ -104,8 +86,7 @@ std::string to_text(const StageChoice& choice) {
     return text.empty() ? to_text(StageRule::None) : text;
   }
   if (choice.rule != StageRule::Listed) return to_text(choice.rule);
-  for (const StageId stage : choice.stages) text += fmt::format("{}{}", text.empty() ? "" : ",", stage.value());
-  return text;
+  return fmt::format("{}", fmt::join(numbers_of_ids(choice.stages), ","));
 }
 
 StageChoice stage_choice(const std::set<StageId>& stages, std::int64_t num_stages) {
