@@ -124,10 +124,6 @@ void for_rope_fields(RopeScalingType type, const Visit& visit) {
 }
 
 /// Visitor that collects the names.
-auto append_to(std::vector<std::string>& names) {
-  return [&names](const char* name, auto) { names.emplace_back(name); };
-}
-
 void check_that_llamas_fields_are_unused(const ModelConfig& config) {
   const ModelConfig unused;
   // Collected for the message, which names all fields that a model of another family must not have.
@@ -198,78 +194,46 @@ toml::table parse(const std::string& text, const std::string& path) {
   }
 }
 
-class Fields {
- public:
-  Fields(std::string path, const toml::table& table) : path_(std::move(path)), table_(table) {}
-
-  void expect(const std::vector<std::string>& names) const {
-    for (const auto& [key, value] : table_) {
-      // A misspelled field would otherwise silently have its default.
-      if (std::ranges::count(names, key.str()) == 0) fail(value, unknown_name("field", key, names));
-    }
+/// Returns the table as JSON, so that a ModelConfig has one reader. Dates and arrays, which no field has, become null.
+nlohmann::json json_of(const toml::table& table) {
+  nlohmann::json json = nlohmann::json::object();
+  for (const auto& [key, node] : table) {
+    nlohmann::json& value = json[std::string(key.str())];
+    if (const auto* inner = node.as_table()) value = json_of(*inner);
+    if (const auto* text = node.as_string()) value = text->get();
+    if (const auto* number = node.as_integer()) value = number->get();
+    if (const auto* number = node.as_floating_point()) value = number->get();
+    if (const auto* truth = node.as_boolean()) value = truth->get();
   }
-
-  [[nodiscard]] bool has(std::string_view field) const { return table_.contains(field); }
-
-  /// Reads a field. Throws ConfigError if it is missing or of another type; integers are numbers too.
-  template <class Value>
-  void read(std::string_view field, Value& value) const {
-    const toml::node& node = required(field, expected<Value>());
-    const auto found = std::is_same_v<Value, double> ? node.value<Value>() : node.value_exact<Value>();
-    if (!found) fail(node, fmt::format("field '{}' must be {}", field, expected<Value>()));
-    value = *found;
-  }
-  template <class Value>
-  void read(std::string_view field, std::optional<Value>& value) const {
-    if (has(field)) read(field, value.emplace());
-  }
-  template <NamedEnum Enum>
-  void read(std::string_view field, Enum& value) const {
-    const std::string expected = fmt::format("\"{}\"", fmt::join(names_of<Enum>(), "\" or \""));
-    const toml::node& node = required(field, expected);
-    const auto name = node.value_exact<std::string>();
-    if (!name) fail(node, fmt::format("field '{}' must be {}", field, expected));
-    const auto named = find_named<Enum>(*name);
-    if (!named) fail(node, unknown_name(field, *name, names_of<Enum>()));
-    value = *named;
-  }
-  void read(std::string_view field, RopeScaling& scaling) const {
-    const toml::node& node = required(field, "a table");
-    if (!node.is_table()) fail(node, fmt::format("field '{}' must be a table", field));
-    // Which fields the table may have depends on its type, so that is read first.
-    const Fields fields(path_, *node.as_table());
-    fields.read("type", scaling.type);
-    std::vector<std::string> names;
-    for_rope_fields(scaling.type, append_to(names));
-    fields.expect(names);
-    for_rope_fields(scaling.type, [&](const char* name, auto member) { fields.read(name, scaling.*member); });
-  }
-
- private:
-  template <class Type>
-  static constexpr std::string_view expected() {
-    if constexpr (std::is_same_v<Type, bool>) return "true or false";
-    if constexpr (std::is_same_v<Type, double>) return "a number";
-    return "an integer";
-  }
-
-  [[nodiscard]] const toml::node& required(std::string_view field, std::string_view expected) const {
-    if (const toml::node* node = table_.get(field)) return *node;
-    reject("{}: field '{}' is missing; add it as {}", path_, field, expected);
-  }
-
-  [[noreturn]] void fail(const toml::node& node, std::string_view what) const {
-    reject("{}:{}: {}", path_, node.source().begin.line, what);
-  }
-
-  std::string path_;
-  const toml::table& table_;
-};
+  return json;
+}
 
 void visit_rope_scaling(JsonFields& json, RopeScaling& scaling) {
   // The type decides which other fields there are.
   json.field("type", scaling.type);
   for_rope_fields(scaling.type, [&](const char* name, auto member) { json.field(name, scaling.*member); });
+}
+
+/// Visits the fields whose names `is_wanted` accepts. The family decides which fields there are.
+template <class IsWanted>
+void visit_fields(JsonFields& json, ModelConfig& model, const IsWanted& is_wanted) {
+  const auto visit = [&](const char* name, auto member) {
+    auto& value = model.*member;
+    if constexpr (std::is_same_v<decltype(value), RopeScaling&>) {
+      json.object(name, value, visit_rope_scaling);
+    } else if (is_wanted(name)) {
+      json.field(name, value);
+    }
+  };
+  for_common_fields(visit);
+  if (model.family != Family::Llama) return;
+  for_llamas_fields([&](const char* name, auto member) {
+    if (json.has(name, true)) visit(name, member);
+  });
+}
+
+void visit_model_file(JsonFields& json, ModelConfig& model) {
+  visit_fields(json, model, [](std::string_view) { return true; });
 }
 
 }  // namespace
@@ -345,19 +309,9 @@ void require_within_window(const ModelConfig& config, std::int64_t sequence) {
 }
 
 ModelConfig model_from_toml(const std::string& text, const std::string& path) {
-  const toml::table table = parse(text, path);
-  const Fields fields(path, table);
+  const nlohmann::json json = json_of(parse(text, path));
   ModelConfig config{.name = std::filesystem::path(path).stem().string()};
-  // The family decides which other fields are allowed.
-  fields.read("family", config.family);
-  std::vector<std::string> names;
-  for_common_fields(append_to(names));
-  if (config.family == Family::Llama) for_llamas_fields(append_to(names));
-  fields.expect(names);
-  for_common_fields([&](const char* name, auto member) { fields.read(name, config.*member); });
-  for_llamas_fields([&](const char* name, auto member) {
-    if (fields.has(name)) fields.read(name, config.*member);
-  });
+  JsonFields::read(JsonValue(json, path), config, visit_model_file);
   // require_valid() knows no file, so the path is added here.
   try {
     require_valid(config);
@@ -376,16 +330,7 @@ void visit_layer_sizes(JsonFields& json, ModelConfig& model) {
     model.key_value_heads = key_value_heads_of(model);
     model.head_size = head_size_of(model);
   }
-  const auto visit = [&](const char* name, auto member) {
-    auto& value = model.*member;
-    if constexpr (std::is_same_v<decltype(value), RopeScaling&>) {
-      json.object(name, value, visit_rope_scaling);
-    } else if (std::string_view(name) != "layers") {
-      json.field(name, value);
-    }
-  };
-  for_common_fields(visit);
-  if (model.family == Family::Llama) for_llamas_fields(visit);
+  visit_fields(json, model, [](std::string_view name) { return name != "layers"; });
 }
 
 nlohmann::ordered_json layer_sizes_json(ModelConfig model) { return JsonFields::written(model, visit_layer_sizes); }

@@ -2,7 +2,7 @@
 
 // Finds and reads configurations of models: presets by name, TOML files, and replacements of single fields from the
 // command line. Every configuration that these functions return is valid (require_valid()). Error messages name the
-// file and line of a fault.
+// file and field of a fault, and the line of a fault in the syntax.
 
 #include <nlohmann/json.hpp>
 #include <vector>
@@ -38,8 +38,8 @@ struct ModelOverrides {
 
 /// Reads a TOML file with the fields of ModelConfig, except `name`. The fields before `norm_epsilon` are required, and
 /// the others optional; the fields after `norm_epsilon` are for Llama only. `rope_scaling` is a table. Throws
-/// ConfigError with file and line for an unreadable file, bad TOML, an unknown or missing field, a wrong type, or sizes
-/// that require_valid() rejects.
+/// ConfigError with file and field for an unreadable file, bad TOML, an unknown or missing field, a wrong type, or
+/// sizes that require_valid() rejects.
 [[nodiscard]] ModelConfig read_model_file(const std::string& path);
 /// Parses the text of a model file. `path` appears in messages; the model gets its file name without extension as name.
 /// Throws as read_model_file() does.

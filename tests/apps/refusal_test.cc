@@ -177,9 +177,9 @@ TEST(RefusalTest, ModelFiles) {
       {"model missing.toml", {"missing.toml", "no such file"}},
       {{"model", file("syntax", "layers = = 4\n")}, {"syntax.toml:1:"}},
       {{"model", file("absent", good + "tied = false\n")}, {"field 'positions' is missing"}},
-      {{"model", file("typo", good + "position = 9\n")}, {"typo.toml:7", "'position'", "'positions'?"}},
+      {{"model", file("typo", good + "position = 9\n")}, {"typo.toml", "'position'", "'positions'?"}},
       {{"model", file("type", good + "positions = \"long\"\ntied = false\n")},
-       {"type.toml:7", "'positions' must be an integer"}},
+       {"type.toml: positions: expected a number, found string"}},
       {{"model", file("range", good + "positions = 0\ntied = false\n")}, {"range.toml", "positions is 0"}},
       {{"model", file("empty", "")}, {"field 'family' is missing"}},
   });

@@ -241,7 +241,7 @@ TEST_F(TrainRefusalTest, Names) {
       {"--recover restart", {"--recover restart continues from a checkpoint; give --checkpoint too"}},
       {"--model gpt2-tyni", {"unknown model 'gpt2-tyni'", "did you mean 'gpt2-tiny'?"}},
       {"--model missing.toml", {"missing.toml", "no such file"}},
-      {{"--model", scratch_.write("bad.toml", "family = \"gpt\"\n")}, {"bad.toml:1", "did you mean 'gpt2'?"}},
+      {{"--model", scratch_.write("bad.toml", "family = \"gpt\"\n")}, {"bad.toml: family", "did you mean 'gpt2'?"}},
       {"--dtype float16", {"--dtype 'float16'", "did you mean 'bfloat16'?"}},
       {"--dtype float31", {"--dtype 'float31'", "did you mean 'float32'?"}},
       {"--optimizer adam", {"--optimizer 'adam'", "did you mean 'adamw'?"}},
