@@ -7,76 +7,53 @@
 #include <functional>
 #include <utility>
 
+#include "core/mapped.h"
 #include "core/reject.h"
 
 namespace chimera {
 namespace {
 
-void require_time(double value, const std::string& what) {
-  if (!std::isfinite(value) || value < 0) reject("{}: {} is not a finite number of 0 or more", what, value);
-}
-
-void require_list(const std::vector<double>& values, std::int64_t count, const std::string& what) {
-  if (static_cast<std::int64_t>(values.size()) != count)
-    reject("{}: {} entries, but the schedule needs {}", what, values.size(), count);
-  for (std::size_t i = 0; i < values.size(); ++i) require_time(values[i], fmt::format("{} [{}]", what, i));
-}
-
-void require_optional_list(const std::vector<double>& values, std::int64_t count, const std::string& what) {
-  if (!values.empty()) require_list(values, count, what);
-}
-
-void require_stages(const CostModel& model, std::int64_t stages) {
-  if (static_cast<std::int64_t>(model.stages.size()) != stages)
-    reject("costs of {} stages for a schedule of {}", model.stages.size(), stages);
-  for (std::size_t s = 0; s < model.stages.size(); ++s) {
-    for (const auto time : kStageTimes) require_time(model.stages[s].*time, fmt::format("cost of stage {}", s));
+/// Throws ConfigError unless these are `count` finite numbers of 0 or more.
+void require_list(const std::string& what, const std::vector<double>& values, std::int64_t count) {
+  if (std::ssize(values) != count) reject("{}: {} entries, but the schedule needs {}", what, values.size(), count);
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    if (!std::isfinite(values[i]) || values[i] < 0)
+      reject("{} [{}]: {} is not a finite number of 0 or more", what, i, values[i]);
   }
 }
 
-void require_memory(const std::vector<StageMemory>& memory, std::int64_t stages) {
-  if (!memory.empty() && static_cast<std::int64_t>(memory.size()) != stages)
-    reject("memory of {} stages for a schedule of {}", memory.size(), stages);
-  for (std::size_t s = 0; s < memory.size(); ++s) {
-    for (const double value : {memory[s].weights, memory[s].gradients, memory[s].optimizer, memory[s].activations,
-                               memory[s].boundary, memory[s].deferred.value_or(0), memory[s].keys_and_values})
-      require_time(value, fmt::format("memory of stage {}", s));
-  }
+void require_optional_list(const std::string& what, const std::vector<double>& values, std::int64_t count) {
+  if (!values.empty()) require_list(what, values, count);
 }
 
-void require_matrix(const std::vector<std::vector<double>>& rows, std::size_t workers, const std::string& what) {
+void require_matrix(const std::string& what, const std::vector<std::vector<double>>& rows, std::size_t workers) {
   if (rows.size() != workers) reject("{}: {} rows, but the schedule has {} workers", what, rows.size(), workers);
   for (std::size_t from = 0; from < workers; ++from)
-    require_list(rows[from], static_cast<std::int64_t>(workers), fmt::format("{}, row {}", what, from));
+    require_list(fmt::format("{}, row {}", what, from), rows[from], static_cast<std::int64_t>(workers));
 }
 
 void require_links(const LinkCosts& links, const Schedule& schedule) {
   const std::int64_t boundaries = schedule.stages - 1;
-  require_time(links.alpha, "links: alpha");
-  require_time(links.beta, "links: beta");
-  require_optional_list(links.seconds, boundaries, "links: seconds");
-  require_optional_list(links.copies, boundaries, "links: copies");
-  require_optional_list(links.bursts, boundaries, "links: bursts");
+  require_list("links: alpha and beta", {links.alpha, links.beta}, 2);
+  require_optional_list("links: seconds", links.seconds, boundaries);
+  require_optional_list("links: copies", links.copies, boundaries);
+  require_optional_list("links: bursts", links.bursts, boundaries);
   // Bytes are required only if a beta multiplies them.
   if (!links.matrix) {
-    if (links.seconds.empty()) require_list(links.bytes, boundaries, "links: bytes");
+    if (links.seconds.empty()) require_list("links: bytes", links.bytes, boundaries);
     return;
   }
-  require_matrix(links.matrix->alphas, schedule.workers.size(), "links: alphas");
+  require_matrix("links: alphas", links.matrix->alphas, schedule.workers.size());
   if (!links.matrix->needs_bytes()) return;
-  require_matrix(links.matrix->betas, schedule.workers.size(), "links: betas");
-  require_list(links.bytes, boundaries, "links: bytes (betas need them)");
+  require_matrix("links: betas", links.matrix->betas, schedule.workers.size());
+  require_list("links: bytes (betas need them)", links.bytes, boundaries);
 }
 
 void require_all_reduce(const AllReduceCosts& costs, std::int64_t stages) {
-  require_time(costs.alpha, "all-reduce: alpha");
-  require_time(costs.beta, "all-reduce: beta");
-  if (costs.data_parallel < 1) reject("all-reduce: {} data-parallel groups; at least 1 is needed", costs.data_parallel);
   const std::int64_t groups = costs.num_groups(stages);
-  require_optional_list(costs.seconds, groups, "all-reduce: seconds");
-  if (costs.seconds.empty()) require_list(costs.bytes, groups, "all-reduce: bytes");
-  if (costs.reduce_scatter && !costs.seconds.empty())
-    throw ConfigError("all-reduce: reduce_scatter needs alpha, beta and bytes; leave it out beside seconds");
+  require_list("all-reduce: alpha and beta", {costs.alpha, costs.beta}, 2);
+  require_optional_list("all-reduce: seconds", costs.seconds, groups);
+  if (costs.seconds.empty()) require_list("all-reduce: bytes", costs.bytes, groups);
 }
 
 void require_slices(const SliceCosts& slices, std::int64_t count) {
@@ -92,10 +69,10 @@ void require_slices(const SliceCosts& slices, std::int64_t count) {
 }
 
 /// Factors of one step or one group repeat for all.
-void require_factors(const std::vector<double>& factors, std::int64_t count, const std::string& what) {
+void require_factors(const std::string& what, const std::vector<double>& factors, std::int64_t count) {
   const std::int64_t given = std::ssize(factors);
   if (given == 0) return;
-  require_list(factors, count % given == 0 ? given : count, what);
+  require_list(what, factors, count % given == 0 ? given : count);
   for (const double factor : factors) {
     if (factor == 0) reject("{}: a factor of 0; factors are above 0", what);
   }
@@ -103,18 +80,19 @@ void require_factors(const std::vector<double>& factors, std::int64_t count, con
 
 const CostModel& require_valid(const Schedule& schedule, const CostModel& model) {
   const std::int64_t stages = schedule.stages;
-  require_stages(model, stages);
-  require_time(model.latency, "latency");
-  require_time(model.pair.value_or(0), "pair");
-  require_optional_list(model.optimizer, stages, "optimizer");
-  require_optional_list(model.recompute, stages, "recompute");
+  for (const auto time : kStageTimes) require_list("times of stages", mapped(model.stages, time), stages);
+  require_list("latency and pair", {model.latency, model.pair.value_or(0)}, 2);
+  require_optional_list("optimizer", model.optimizer, stages);
+  require_optional_list("recompute", model.recompute, stages);
   if (model.offload) {
-    require_time(model.offload->beta, "offload: beta");
-    require_list(model.offload->bytes, stages, "offload: bytes");
+    require_list("offload: beta", {model.offload->beta}, 1);
+    require_list("offload: bytes", model.offload->bytes, stages);
   }
-  require_memory(model.memory, stages);
-  require_factors(model.workers, std::ssize(schedule.workers), "workers");
-  require_factors(model.micro_batches, schedule.micro_batches, "micro_batches");
+  for (const auto bytes : {&StageMemory::weights, &StageMemory::gradients, &StageMemory::optimizer,
+                           &StageMemory::activations, &StageMemory::boundary, &StageMemory::keys_and_values})
+    require_optional_list("memory of stages", mapped(model.memory, bytes), stages);
+  require_factors("workers", model.workers, std::ssize(schedule.workers));
+  require_factors("micro_batches", model.micro_batches, schedule.micro_batches);
   if (schedule.slices > 1) require_slices(model.slices, schedule.slices);
   if (model.links) require_links(*model.links, schedule);
   if (model.all_reduce) require_all_reduce(*model.all_reduce, stages);
