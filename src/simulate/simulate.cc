@@ -53,24 +53,21 @@ Timeline forwards_just_in_time(const Schedule& schedule, const CostModel& costs,
 
 namespace {
 
-void require_valid(const Contention& contention) {
-  for (const double share : {contention.ops_by_sums, contention.sums_by_ops, contention.transfers,
-                             contention.node_transfers, contention.ops_by_receives}) {
-    if (!std::isfinite(share) || share < 0) reject("contention: {} is not a finite number of 0 or more", share);
-  }
-  if (!(contention.sums_overlap >= 0 && contention.sums_overlap < 1))
-    reject("contention: an overlap of sums of {} is not in [0, 1)", contention.sums_overlap);
-  if (!(contention.idle_gain >= 0 && contention.idle_gain < 1))
-    reject("contention: a gain by idle cores of {} is not in [0, 1)", contention.idle_gain);
+void require_between(const char* what, double value, double least, double most) {
+  if (!(value >= least && value <= most)) reject("{}: {} is not from {} to {}", what, value, least, most);
 }
 
 void require_valid(const SharedCores& cores) {
+  constexpr double kLargest = std::numeric_limits<double>::max();
+  const Contention& contention = cores.contention;
   if (!(cores.cores > 0)) reject("cores: {} is not a number above 0", cores.cores);
-  if (!(cores.all_reduce_share >= 0 && cores.all_reduce_share <= 1))
-    reject("computing share of all-reduces: {} is not in [0, 1]", cores.all_reduce_share);
-  if (!(std::isfinite(cores.switching) && cores.switching >= 0))
-    reject("cost of switching: {} is not a finite number of 0 or more", cores.switching);
-  require_valid(cores.contention);
+  require_between("computing share of all-reduces", cores.all_reduce_share, 0, 1);
+  require_between("cost of switching", cores.switching, 0, kLargest);
+  for (const double share : {contention.ops_by_sums, contention.sums_by_ops, contention.transfers,
+                             contention.node_transfers, contention.ops_by_receives})
+    require_between("contention", share, 0, kLargest);
+  for (const double gain : {contention.sums_overlap, contention.idle_gain})
+    require_between("gain by contention", gain, 0, 0.99);
 }
 
 /// The clock of workers that do not slow each other down: an activity ends its own time after its start. So a worker
