@@ -29,11 +29,6 @@ void check(const ModelConfig& config, const Workload& workload) {
   positive("micro-batch size", workload.micro_batch_size);
   positive("sequence length", workload.sequence);
   positive("number of slices", workload.slices);
-  positive("bytes of an element of hidden states", workload.compute_bytes);
-  positive("number of ranks that share the layers", workload.tensor_parallel);
-  positive("bytes of an element of weights", workload.weight_bytes);
-  if (workload.optimizer_bytes < 0)
-    reject("the bytes of optimizer state must be at least 0, not {}", workload.optimizer_bytes);
   if (workload.slices > workload.sequence) {
     reject("a sequence of {} tokens has no {} slices; use fewer", workload.sequence, workload.slices);
   }
