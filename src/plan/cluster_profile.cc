@@ -4,6 +4,7 @@
 #include <map>
 
 #include "core/json.h"
+#include "core/mapped.h"
 #include "core/reject.h"
 
 namespace chimera {
@@ -22,15 +23,8 @@ Struct mean_of(const std::vector<Struct>& all, const Fields& fields) {
   return mean;
 }
 
-template <class Entry>
-std::vector<Entry> entries_of(const std::vector<MachineProfile>& machines, Entry MachineProfile::*entry) {
-  std::vector<Entry> entries;
-  for (const MachineProfile& machine : machines) entries.push_back(machine.*entry);
-  return entries;
-}
-
 LinkTimes mean_link(const std::vector<MachineProfile>& machines, LinkTimes MachineProfile::*entry) {
-  return mean_of(entries_of(machines, entry), kLinkNumbers);
+  return mean_of(mapped(machines, entry), kLinkNumbers);
 }
 
 void require_equal(const std::vector<MachineProfile>& machines, std::int64_t MachineProfile::*entry, const char* name) {
@@ -44,14 +38,14 @@ void require_equal(const std::vector<MachineProfile>& machines, std::int64_t Mac
 
 /// Profiles without split layers have no such times.
 LinkTimes mean_op_sum(const std::vector<MachineProfile>& machines) {
-  std::vector<LinkTimes> measured = entries_of(machines, &MachineProfile::op_sum);
+  std::vector<LinkTimes> measured = mapped(machines, &MachineProfile::op_sum);
   std::erase(measured, LinkTimes{});
   return measured.empty() ? LinkTimes{} : mean_of(measured, kLinkNumbers);
 }
 
 /// A profile without a measurement between nodes does not pull its slowdown towards 0.
 Contention mean_contention(const std::vector<MachineProfile>& machines) {
-  Contention mean = mean_of(entries_of(machines, &MachineProfile::contention), kContentionNumbers);
+  Contention mean = mean_of(mapped(machines, &MachineProfile::contention), kContentionNumbers);
   mean.node_transfers = 0;
   for (const MachineProfile& machine : machines) {
     if (machine.contention.node_transfers > 0) mean.node_transfers = machine.contention.node_transfers;
@@ -93,12 +87,11 @@ std::vector<LayerTimes> unite_layers(const std::vector<MachineProfile>& machines
 }
 
 LinkProfile merge_links(const std::vector<MachineProfile>& machines, LinkProfile MachineProfile::*entry) {
-  std::vector<LinkTimes> within;
-  for (const LinkProfile& own : entries_of(machines, entry)) within.push_back(own.within_node);
   // A profile whose links between nodes equal those within has not measured them.
-  LinkProfile links{mean_of(within, kLinkNumbers)};
+  const std::vector<LinkProfile> profiles = mapped(machines, entry);
+  LinkProfile links{mean_of(mapped(profiles, &LinkProfile::within_node), kLinkNumbers)};
   links.between_nodes = links.within_node;
-  for (const LinkProfile& own : entries_of(machines, entry)) {
+  for (const LinkProfile& own : profiles) {
     if (own.between_nodes != own.within_node) links.between_nodes = own.between_nodes;
   }
   return links;
