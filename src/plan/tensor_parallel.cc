@@ -15,26 +15,6 @@ double tensor_sum_seconds(const MachineProfile& machine, double bytes, std::int6
   return sum_seconds(machine, link_of_rings(machine, near), tensor_parallel, bytes);
 }
 
-/// Returns the seconds of exchanges inside the ops of a layer, as profiled. With cut tokens, a layer that is split by
-/// columns gathers 1/T of the hidden states of each rank, and one that is split by rows exchanges all of them; the
-/// backward does the opposite.
-LayerTime exchanges(const MachineProfile& machine, LayerKind kind, double states, double losses,
-                    const Workload& workload, std::int64_t tensor_parallel) {
-  const auto slices = static_cast<double>(workload.slices);
-  const auto count = static_cast<double>(tensor_parallel);
-  const auto exchange = [&](double bytes) {
-    return slices * machine.op_sum.alpha * std::log2(count) + machine.op_sum.beta * bytes;
-  };
-  const double all = exchange(states);
-  const double own = divides_tokens(workload, tensor_parallel) ? exchange(states / count) : 0;
-  switch (kind) {
-    case LayerKind::Embedding: return {.forward = all, .input_gradient = own};
-    case LayerKind::Block: return {.forward = 2 * (all + own), .input_gradient = 2 * (all + own)};
-    case LayerKind::Head: return {.forward = own + exchange((1 + count) * losses), .input_gradient = all};
-  }
-  return {};
-}
-
 }  // namespace
 
 bool divides_tokens(const Workload& workload, std::int64_t tensor_parallel) {
@@ -81,28 +61,31 @@ LayerTime tensor_sums(const MachineProfile& machine, const ModelConfig& model, L
   if (tensor_parallel == 1) return sums;
   const auto tokens = static_cast<double>(workload.micro_batch_size * workload.sequence);
   const double states = tokens * static_cast<double>(model.hidden * workload.compute_bytes);
-  if (has_op_sums(machine, tensor_parallel)) {
-    sums = exchanges(machine, kind, states, tokens * sizeof(float), workload, tensor_parallel);
-    sums.micro_batch_size = workload.micro_batch_size;
-    sums.recompute = sums.forward;
-    return sums;
-  }
   const auto slices = static_cast<double>(workload.slices);
-  const double exposed = machine.is_fused() ? 1 - machine.device.fused_sums : 1;
+  const auto count = static_cast<double>(tensor_parallel);
+  const bool is_measured = has_op_sums(machine, tensor_parallel);
   const auto sum = [&](double bytes) {
+    if (is_measured) return slices * machine.op_sum.alpha * std::log2(count) + machine.op_sum.beta * bytes;
+    const double exposed = machine.is_fused() ? 1 - machine.device.fused_sums : 1;
     return exposed * slices * tensor_sum_seconds(machine, bytes / slices, tensor_parallel);
   };
-  const double all = sum(states);
-  const double half = divides_tokens(workload, tensor_parallel) ? all / 2 : 0;  // a reduce-scatter or an all-gather
+  double all = sum(states);
+  double own = 0;
+  if (divides_tokens(workload, tensor_parallel)) {
+    // A layer that is split by columns gathers 1/T of the hidden states of each rank, and one that is split by rows
+    // exchanges all of them; the backward does the opposite. Not measured, each takes half of an all-reduce.
+    own = is_measured ? sum(states / count) : all / 2;
+    if (!is_measured) all -= own;
+  }
   switch (kind) {
     case LayerKind::Embedding:
-      sums.forward = all - half;
-      sums.input_gradient = half;
+      sums.forward = all;
+      sums.input_gradient = own;
       break;
-    case LayerKind::Block: sums.forward = sums.input_gradient = 2 * all; break;
+    case LayerKind::Block: sums.forward = sums.input_gradient = 2 * (all + own); break;
     case LayerKind::Head:
-      sums.forward = half + sum(static_cast<double>(1 + tensor_parallel) * tokens * sizeof(float));
-      sums.input_gradient = all - half;
+      sums.forward = own + sum((1 + count) * tokens * sizeof(float));
+      sums.input_gradient = all;
       break;
   }
   sums.recompute = sums.forward;
