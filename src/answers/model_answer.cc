@@ -39,7 +39,7 @@ double backward_flops(const auto& footprint) {
 }
 
 double working_set(const StageFootprint& stage) {
-  return std::max(stage.forward_working_set, stage.backward_working_set);
+  return std::max(stage.working_set(OpKind::Forward), stage.working_set(OpKind::Backward));
 }
 
 std::string blocks_of(const StageLayers& stage) {

@@ -622,10 +622,8 @@ void cut_into_slices(const ModelConfig& config, const StageLayers& stage, const 
   const StageFootprint slice = stage_footprint(config, stage, longest);
   // Gradients of keys and values of all tokens so far, in two parts and joined
   const double joined = blocks > 0 ? 2 * keys_and_values : 0;
-  footprint.forward_working_set = slice.forward_working_set;
-  footprint.backward_working_set = slice.backward_working_set + joined;
-  footprint.input_gradient_working_set = slice.input_gradient_working_set + joined;
-  footprint.weight_gradient_working_set = slice.weight_gradient_working_set;
+  footprint.working_sets = slice.working_sets;
+  for (const OpKind kind : {OpKind::Backward, OpKind::BackwardInput}) footprint.working_set(kind) += joined;
 }
 
 }  // namespace
@@ -732,22 +730,11 @@ StageFootprint stage_footprint(const ModelConfig& config, const StageLayers& sta
   // Offloading leaves the input of a stage and its last tensors on the device (docs/footprint.md).
   const double end = stage.head ? tensors.kept(LayerKind::Head) : tensors.hidden();
   result.stays = std::min(result.memory.boundary + end + blocks_on_device, result.memory.activations);
-  result.forward_working_set = tensors.forward_working_set(stage);
-  result.backward_working_set = tensors.backward_working_set(stage, /*defers=*/false);
-  result.input_gradient_working_set = tensors.backward_working_set(stage, /*defers=*/true);
-  result.weight_gradient_working_set = tensors.weight_gradient_working_set(stage);
+  result.working_sets = {tensors.forward_working_set(stage), tensors.backward_working_set(stage, /*defers=*/false),
+                         tensors.backward_working_set(stage, /*defers=*/true),
+                         tensors.weight_gradient_working_set(stage)};
   if (workload.slices > 1) cut_into_slices(config, stage, workload, result);
   return result;
-}
-
-double StageFootprint::working_set(OpKind kind) const {
-  switch (kind) {
-    case OpKind::Forward: return forward_working_set;
-    case OpKind::Backward: return backward_working_set;
-    case OpKind::BackwardInput: return input_gradient_working_set;
-    case OpKind::BackwardWeight: return weight_gradient_working_set;
-  }
-  return 0;
 }
 
 BlockFlops block_flops(const ModelConfig& config, const Workload& workload) {

@@ -7,6 +7,7 @@
 // weight-gradient op (W).
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <vector>
@@ -89,13 +90,12 @@ struct StageFootprint {
   double forward_flops = 0;
   double input_gradient_flops = 0;
   double weight_gradient_flops = 0;
-  StageMemory memory;                      // bytes that stay between ops: weights, gradients, activations, ...
-  double stays = 0;                        // bytes of activations that stay on the device if the stage is offloaded
-  double forward_working_set = 0;          // peak bytes of a forward, above the bytes in use after it
-  double backward_working_set = 0;         // peak bytes of a B, above the bytes in use before it
-  double input_gradient_working_set = 0;   // peak bytes of an I, above the bytes in use before it
-  double weight_gradient_working_set = 0;  // peak bytes of a W, above the bytes in use before it
-  [[nodiscard]] double working_set(OpKind kind) const;
+  StageMemory memory;  // bytes that stay between ops: weights, gradients, activations, ...
+  double stays = 0;    // bytes of activations that stay on the device if the stage is offloaded
+  // [OpKind]: peak bytes of an op, above the bytes in use after it (F) or before it (B, I and W)
+  std::array<double, kOpKinds> working_sets = {};
+  [[nodiscard]] double working_set(OpKind kind) const { return working_sets[static_cast<std::size_t>(kind)]; }
+  [[nodiscard]] double& working_set(OpKind kind) { return working_sets[static_cast<std::size_t>(kind)]; }
 };
 
 /// Returns the footprint of a stage, with the levels of its blocks. With slices, the working sets are for the longest

@@ -135,11 +135,6 @@ class StageModelBuilder {
     sums_.kinds[index] = tensor_sums(machine_, problem_.model, kind, workload_, count);
   }
 
-  static std::array<double*, 4> working_sets(StageFootprint& footprint) {
-    return {&footprint.forward_working_set, &footprint.backward_working_set, &footprint.input_gradient_working_set,
-            &footprint.weight_gradient_working_set};
-  }
-
   [[nodiscard]] std::int64_t tied_matrix() const {
     const std::int64_t count = candidate_.tensor_parallel;
     // The largest part of T ranks.
@@ -215,8 +210,7 @@ class StageModelBuilder {
     memory.activations = memory.boundary + scale * (memory.activations - memory.boundary + holders * scores());
     // Scores are not kept between I and W.
     if (memory.deferred) memory.deferred = *memory.deferred * scale;
-    StageFootprint& footprint = model_.footprints[stage];
-    for (double* bytes : working_sets(footprint)) *bytes *= scale;
+    for (double& bytes : model_.footprints[stage].working_sets) bytes *= scale;
   }
 
   /// Replaces the head's memory: log-probabilities of all tokens until the backward, and a second tensor of this size
@@ -233,8 +227,10 @@ class StageModelBuilder {
     model_.costs.memory[stage].activations += full(scale * (norms + logits - ours));
     StageFootprint& footprint = model_.footprints[stage];
     const double at_once = scale * logits / slices();
-    footprint.forward_working_set = std::max(footprint.forward_working_set, at_once);
-    footprint.backward_working_set = std::max(footprint.backward_working_set, 2 * at_once);
+    double& forward = footprint.working_set(OpKind::Forward);
+    double& backward = footprint.working_set(OpKind::Backward);
+    forward = std::max(forward, at_once);
+    backward = std::max(backward, 2 * at_once);
   }
 
   void add_recomputation() {
