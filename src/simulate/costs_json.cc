@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <map>
-#include <sstream>
 #include <utility>
 
 #include "core/choices.h"
@@ -15,6 +14,7 @@
 #include "core/json_value.h"
 #include "core/mapped.h"
 #include "core/reject.h"
+#include "core/value_text.h"
 
 namespace chimera {
 namespace {
@@ -51,7 +51,7 @@ std::vector<double> read_factors(const JsonValue& value) {
 
 using Rows = std::vector<std::vector<double>>;
 
-constexpr std::int64_t kMaxWorkers = 4096;  // the file has one row for each pair
+constexpr std::size_t kMaxWorkers = 4096;  // the file has one row for each pair
 
 Rows read_rows(const JsonValue& value, std::optional<std::size_t> workers) {
   const std::vector<JsonValue> rows = value.list();
@@ -62,93 +62,69 @@ Rows read_rows(const JsonValue& value, std::optional<std::size_t> workers) {
 
 // Tools that measure links print such tables. A header line names the columns, so that a file with other columns is
 // refused instead of misread.
-/// Lines `from,to,alpha,beta` or `from,to,alpha`, one for each ordered pair of workers.
-class CsvLinks {
- public:
-  CsvLinks(const std::string& text, const std::string& source) : lines_(text), source_(source) {}
+/// A line of a table of links; its functions parse cells.
+struct CsvLine {
+  const std::string& source;
+  std::size_t number = 0;
 
-  LinkMatrix run() {
-    std::string line;
-    if (!next(line) || (line != "from,to,alpha,beta" && line != "from,to,alpha"))
-      fail("expected the line 'from,to,alpha,beta' or 'from,to,alpha', or a JSON object");
-    columns_ = line == "from,to,alpha" ? 3 : 4;
-    while (next(line)) {
-      if (!line.empty()) add(line);
-    }
-    return matrix();
-  }
-
- private:
-  [[noreturn]] void fail(const std::string& what) const { reject("{}: line {}: {}", source_, line_, what); }
-
-  bool next(std::string& line) {
-    ++line_;
-    if (!std::getline(lines_, line)) return false;
-    if (line.ends_with('\r')) line.pop_back();
-    return true;
-  }
-
-  std::int64_t worker(const std::string& cell) const {
-    const auto number = parse_number<std::int64_t>(cell);
-    if (!number || *number < 0 || *number >= kMaxWorkers)
+  [[noreturn]] void fail(const std::string& what) const { reject("{}: line {}: {}", source, number, what); }
+  [[nodiscard]] std::size_t worker(std::string_view cell) const {
+    const auto parsed = parse_number<std::size_t>(cell);
+    if (!parsed || *parsed >= kMaxWorkers)
       fail(fmt::format("'{}' is not a worker; expected 0 to {}", cell, kMaxWorkers - 1));
-    return *number;
+    return *parsed;
   }
-
-  double seconds(const std::string& cell) const {
-    const auto number = parse_number<double>(cell);
+  [[nodiscard]] double seconds(std::string_view cell) const {
+    const auto parsed = parse_number<double>(cell);
     // The limit is that of numbers in JSON: sums and products of costs stay finite.
-    if (!number || !(*number >= 0 && *number <= JsonValue::kMax))
+    if (!parsed || !(*parsed >= 0 && *parsed <= JsonValue::kMax))
       fail(fmt::format("'{}' is not a finite number of 0 or more", cell));
-    return *number;
+    return *parsed;
   }
-
-  void add(const std::string& line) {
-    std::vector<std::string> cells;
-    std::stringstream rest(line);
-    for (std::string cell; std::getline(rest, cell, ',');) cells.push_back(cell);
-    if (cells.size() != columns_) fail(fmt::format("{} cells; expected {}", cells.size(), columns_));
-    const std::pair ends{worker(cells[0]), worker(cells[1])};
-    const auto& [from, to] = ends;
-    const std::pair times{seconds(cells[2]), columns_ == 4 ? seconds(cells[3]) : 0};
-    if (from == to) fail(fmt::format("worker {} has no link to itself", from));
-    if (!links_.emplace(ends, times).second)
-      reject("{}: two lines for the link from worker {} to {}", source_, from, to);
-    workers_ = std::max({workers_, from + 1, to + 1});
-  }
-
-  /// Runs before the matrix is allocated, which one line of a file could make huge.
-  void require_all_pairs() const {
-    for (std::int64_t from = 0; from < workers_; ++from) {
-      for (std::int64_t to = 0; to < workers_; ++to) {
-        if (from == to || links_.contains({from, to})) continue;
-        reject("{}: no line for the link from worker {} to {}", source_, from, to);
-      }
-    }
-  }
-
-  [[nodiscard]] LinkMatrix matrix() const {
-    require_all_pairs();
-    const auto count = static_cast<std::size_t>(workers_);
-    const Rows nothing(count, std::vector<double>(count));
-    LinkMatrix matrix{nothing, columns_ == 4 ? nothing : Rows{}};
-    // The diagonal keeps its zeros: there is no link from a worker to itself.
-    for (const auto& [ends, times] : links_) {
-      const auto from = static_cast<std::size_t>(ends.first);
-      const auto to = static_cast<std::size_t>(ends.second);
-      matrix.alphas[from][to] = times.first;
-      if (columns_ == 4) matrix.betas[from][to] = times.second;
-    }
-    return matrix;
-  }
-
-  std::istringstream lines_;
-  const std::string& source_;
-  std::int64_t line_ = 0;
-  std::size_t columns_ = 0;
-  std::map<std::pair<std::int64_t, std::int64_t>, std::pair<double, double>> links_;  // (from, to): alpha and beta
-  std::int64_t workers_ = 0;
 };
+
+/// Reads lines `from,to,alpha,beta` or `from,to,alpha`, one for each ordered pair of workers.
+LinkMatrix read_csv_links(const std::string& text, const std::string& source) {
+  std::map<std::pair<std::size_t, std::size_t>, std::pair<double, double>> links;  // (from, to): alpha and beta
+  std::size_t columns = 0;
+  std::size_t workers = 0;
+  CsvLine place{source};
+  for (std::string_view line : split_at('\n', text)) {
+    ++place.number;
+    if (line.ends_with('\r')) line.remove_suffix(1);
+    if (columns == 0) {
+      if (line != "from,to,alpha,beta" && line != "from,to,alpha")
+        place.fail("expected the line 'from,to,alpha,beta' or 'from,to,alpha', or a JSON object");
+      columns = line == "from,to,alpha" ? 3 : 4;
+      continue;
+    }
+    if (line.empty()) continue;
+    const auto cells = split_at_commas(line);
+    if (cells.size() != columns) place.fail(fmt::format("{} cells; expected {}", cells.size(), columns));
+    const std::size_t from = place.worker(cells[0]);
+    const std::size_t to = place.worker(cells[1]);
+    const std::pair times{place.seconds(cells[2]), columns == 4 ? place.seconds(cells[3]) : 0};
+    if (from == to) place.fail(fmt::format("worker {} has no link to itself", from));
+    if (!links.emplace(std::pair(from, to), times).second)
+      reject("{}: two lines for the link from worker {} to {}", source, from, to);
+    workers = std::max({workers, from + 1, to + 1});
+  }
+  // Before the matrix is allocated, which one line of a file could make huge.
+  for (std::size_t from = 0; from < workers; ++from) {
+    for (std::size_t to = 0; to < workers; ++to) {
+      if (from != to && !links.contains({from, to}))
+        reject("{}: no line for the link from worker {} to {}", source, from, to);
+    }
+  }
+  // The diagonal keeps its zeros: there is no link from a worker to itself.
+  const Rows nothing(workers, std::vector<double>(workers));
+  LinkMatrix matrix{nothing, columns == 4 ? nothing : Rows{}};
+  for (const auto& [ends, times] : links) {
+    matrix.alphas[ends.first][ends.second] = times.first;
+    if (columns == 4) matrix.betas[ends.first][ends.second] = times.second;
+  }
+  return matrix;
+}
 
 void visit_link_matrix(JsonFields& json, LinkMatrix& links) {
   json.field("alphas", links.alphas, [](const JsonValue& rows) { return read_rows(rows, std::nullopt); });
@@ -262,7 +238,7 @@ CostModel costs_from_json(const std::string& text, const std::string& source, st
 LinkMatrix links_from_text(const std::string& text, const std::string& source) {
   if (text.starts_with("\xEF\xBB\xBF")) return links_from_text(text.substr(3), source);  // byte order mark
   const std::size_t first = text.find_first_not_of(" \t\r\n");
-  if (first == std::string::npos || text[first] != '{') return CsvLinks(text, source).run();
+  if (first == std::string::npos || text[first] != '{') return read_csv_links(text, source);
   const nlohmann::json json = parse_json(text, source);
   LinkMatrix links;
   JsonFields::read(JsonValue(json, source), links, visit_link_matrix);
