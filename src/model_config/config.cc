@@ -5,11 +5,10 @@
 #include <algorithm>
 #include <cctype>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <type_traits>
 
 #include "core/choices.h"
+#include "core/files.h"
 #include "core/json_fields.h"
 #include "core/mapped.h"
 #include "core/printable.h"
@@ -173,19 +172,6 @@ void check_heads(const ModelConfig& config) {
   check_rotary_positions(config);
 }
 
-std::string read_text(const std::string& path) {
-  constexpr std::uintmax_t kLargestFile = 1 << 20;
-  std::error_code error;
-  if (!std::filesystem::is_regular_file(path, error)) reject("cannot read model file '{}': no such file", path);
-  // The limit catches a path to weights instead of a model file before gigabytes are read.
-  if (std::filesystem::file_size(path, error) > kLargestFile || error) {
-    reject("model file '{}' is larger than 1 MiB; expected a few lines of TOML", path);
-  }
-  std::ifstream file(path, std::ios::binary);
-  if (!file) reject("cannot read model file '{}': check its permissions", path);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
-
 toml::table parse(const std::string& text, const std::string& path) {
   try {
     return toml::parse(text, path);
@@ -321,7 +307,11 @@ ModelConfig model_from_toml(const std::string& text, const std::string& path) {
   return config;
 }
 
-ModelConfig read_model_file(const std::string& path) { return model_from_toml(read_text(path), path); }
+ModelConfig read_model_file(const std::string& path) {
+  // The limit catches a path to weights instead of a model file before gigabytes are read.
+  constexpr std::size_t kLargestFile = 1 << 20;
+  return model_from_toml(read_whole(path, kLargestFile), path);
+}
 
 void visit_layer_sizes(JsonFields& json, ModelConfig& model) {
   if (!json.reads() && model.family == Family::Llama) {

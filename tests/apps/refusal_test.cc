@@ -174,7 +174,7 @@ TEST(RefusalTest, ModelFiles) {
     return scratch.write(name + ".toml", text);
   };
   expect_refusals({
-      {"model missing.toml", {"missing.toml", "no such file"}},
+      {"model missing.toml", {"missing.toml", "No such file"}},
       {{"model", file("syntax", "layers = = 4\n")}, {"syntax.toml:1:"}},
       {{"model", file("absent", good + "tied = false\n")}, {"field 'positions' is missing"}},
       {{"model", file("typo", good + "position = 9\n")}, {"typo.toml", "'position'", "'positions'?"}},

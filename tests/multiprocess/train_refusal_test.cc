@@ -240,7 +240,7 @@ TEST_F(TrainRefusalTest, Names) {
       {"--from gpt2", {"gpt2: is not a folder; download it with `hf download gpt2 --local-dir gpt2`"}},
       {"--recover restart", {"--recover restart continues from a checkpoint; give --checkpoint too"}},
       {"--model gpt2-tyni", {"unknown model 'gpt2-tyni'", "did you mean 'gpt2-tiny'?"}},
-      {"--model missing.toml", {"missing.toml", "no such file"}},
+      {"--model missing.toml", {"missing.toml", "No such file"}},
       {{"--model", scratch_.write("bad.toml", "family = \"gpt\"\n")}, {"bad.toml: family", "did you mean 'gpt2'?"}},
       {"--dtype float16", {"--dtype 'float16'", "did you mean 'bfloat16'?"}},
       {"--dtype float31", {"--dtype 'float31'", "did you mean 'float32'?"}},
