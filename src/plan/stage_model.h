@@ -3,8 +3,8 @@
 // Converts a candidate on a machine to the input of the simulator: a CostModel with times and bytes of each stage. The
 // time of a stage is the sum of the times of its layers (layer_times.h), divided among T workers with tensor
 // parallelism (tensor_parallel.h). Bytes come from footprints (model_config/footprint.h). Times of messages and
-// all-reduces depend on which ranks are on the same node (stage_links.h). The planner calls stage_model(); training
-// calls only stage_bytes().
+// all-reduces depend on which ranks are on the same node (StageLinks in stage_model.cc). The planner calls
+// stage_model(); training calls only stage_bytes().
 
 #include <array>
 #include <set>
