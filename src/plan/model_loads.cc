@@ -4,7 +4,6 @@
 #include <cmath>
 
 #include "plan/layer_times.h"
-#include "plan/tensor_parallel.h"
 
 namespace chimera {
 namespace {

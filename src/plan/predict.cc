@@ -9,7 +9,6 @@
 #include "passes/unroll.h"
 #include "plan/balance.h"
 #include "plan/layer_times.h"
-#include "plan/tensor_parallel.h"
 #include "plan/worker_memory.h"
 #include "simulate/explain.h"
 #include "simulate/lower_bound.h"

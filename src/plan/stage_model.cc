@@ -11,7 +11,6 @@
 #include "passes/lower.h"
 #include "plan/layer_times.h"
 #include "plan/machine.h"
-#include "plan/tensor_parallel.h"
 #include "schedule/rank_layout.h"
 
 // StageModelBuilder turns a candidate into the costs of its stages: times of layers from the machine profile, bytes

@@ -2,9 +2,9 @@
 
 // Converts a candidate on a machine to the input of the simulator: a CostModel with times and bytes of each stage. The
 // time of a stage is the sum of the times of its layers (layer_times.h), divided among T workers with tensor
-// parallelism (tensor_parallel.h). Bytes come from footprints (model_config/footprint.h). Times of messages and
-// all-reduces depend on which ranks are on the same node (StageLinks in stage_model.cc). The planner calls
-// stage_model(); training calls only stage_bytes().
+// parallelism. Bytes come from footprints (model_config/footprint.h). Times of messages and all-reduces depend on which
+// ranks are on the same node (StageLinks in stage_model.cc). The planner calls stage_model(); training calls only
+// stage_bytes().
 
 #include <array>
 #include <set>
@@ -45,7 +45,7 @@ struct StageModel {
 /// and s+1 use the links between nodes if, in any replica or data-parallel group, their workers are on different nodes.
 /// If this is so for any pair of stages, all messages get the alpha (latency) of these links. An all-reduce uses them
 /// if its workers are on several nodes. The T ranks of a worker have consecutive numbers and divide its costs
-/// (tensor_parallel.h). If the optimizer is sharded, the ranks that hold a stage each update an equal part of it, and
+/// (layer_times.h). If the optimizer is sharded, the ranks that hold a stage each update an equal part of it, and
 /// the reduce-scatter of gradients and the all-gather of parameters each take half the time of an all-reduce. With the
 /// optimizer Muon, the time of an update includes the Newton-Schulz iterations of the rank that has most of them, and
 /// the all-gather of their results. Throws ConfigError if the profile lacks times for a layer, or the workload does not

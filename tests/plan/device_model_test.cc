@@ -2,8 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "model_config/config.h"
 #include "plan/layer_times.h"
-#include "plan/tensor_parallel.h"
 
 namespace chimera {
 namespace {

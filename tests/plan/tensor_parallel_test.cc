@@ -1,5 +1,5 @@
 
-#include "plan/tensor_parallel.h"
+#include "plan/layer_times.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
