@@ -8,6 +8,7 @@
 #include <set>
 #include <utility>
 
+#include "core/mapped.h"
 #include "core/reject.h"
 #include "core/signals.h"
 #include "schedule/weight_versions.h"
@@ -378,10 +379,7 @@ void require_valid(const Schedule& schedule, const ModelLoads& loads) {
 }
 
 Cut even_cut(std::size_t blocks, std::int64_t stages) {
-  Cut cut;
-  for (const StageLayers& stage : even_partition(static_cast<std::int64_t>(blocks), stages))
-    cut.push_back(stage.blocks());
-  return cut;
+  return mapped(even_partition(static_cast<std::int64_t>(blocks), stages), &StageLayers::blocks);
 }
 
 std::int64_t unevenness(const Cut& cut, const Cut& even) {
