@@ -8,7 +8,7 @@
 //   Contention   slowdowns of ops, messages and all-reduces ("sums") at the same time
 //   nodes        which workers are on one node: they share its cores and its network interface
 //
-// A slowdown of 0.5 makes an activity take 1.5 times as long. shared_cores.h simulates with these numbers.
+// A slowdown of 0.5 makes an activity take 1.5 times as long. shared_cores.cc simulates with these numbers.
 
 #include <algorithm>
 #include <cmath>

@@ -8,9 +8,9 @@
 //
 // There are two clocks. OwnCores in simulate.cc is for workers that do not slow each other down. An activity then ends
 // a known time after its start. So this clock needs no queue of events: it runs one worker as far as its inputs allow,
-// then another. run_on_shared_cores() (shared_cores.h) is for workers that share cores or links. The end of an activity
-// then depends on all other activities, so this clock handles events in the order of time. A worker repeats these
-// activities:
+// then another. run_on_shared_cores() (shared_cores.cc) is for workers that share cores or links. The end of an
+// activity then depends on all other activities, so this clock handles events in the order of time. A worker repeats
+// these activities:
 //
 //     recomputation, op, [own all-reduce, update]  per op, or pair of ops that run at once; in an asynchronous schedule
 //                                                  also the part in brackets
@@ -25,6 +25,7 @@
 #include "schedule/timeline.h"
 #include "schedule/weight_versions.h"
 #include "simulate/all_reduce_queues.h"
+#include "simulate/contention.h"
 #include "simulate/copy_engines.h"
 #include "simulate/cost_table.h"
 #include "simulate/steps.h"
@@ -281,5 +282,20 @@ class PipelineState {
   bool has_messages_;            // false: every result arrives one delay after its op
   std::vector<double> arrived_;  // [op]: arrival at another worker; kNever: unknown
 };
+
+/// Simulates the pipeline to its end, event by event; PipelineState::take_timeline() then returns the times. If ops
+/// wait for each other in a cycle, it ends early, and PipelineState::require_ends() throws. An *activity* is an op,
+/// update, message or all-reduce, and its duration in the costs is for rate 1. Workers of a node that run ops and
+/// updates advance at rate 1 if there are enough cores; if k of them share fewer cores, at rate cores / k / (1 +
+/// switching) (processor sharing). An all-reduce uses the fraction `share` (SharedCores::all_reduce_share) of a core on
+/// each of its workers; if its computation runs at rate r, it advances at rate 1 / (1 - share + share / r). Messages
+/// and waiting use no core. Overlapping activities also slow each other down by SharedCores::contention. With
+/// contention, messages wait in queues for their links, because their speed may change in transit.
+///
+/// Between two events all rates are constant:
+///
+///     +-> next event: an activity ends, or a worker can begin --> end and begin activities --+
+///     +------------ rates of all activities, from the cores and links in use  <-------------+
+void run_on_shared_cores(PipelineState& state, const SharedCores& cores);
 
 }  // namespace chimera

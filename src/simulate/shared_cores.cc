@@ -2,7 +2,7 @@
 // others. EventClock is the loop over events. The rate of an activity is its share of the cores of its node
 // (share_out()), divided by this factor: the share is about cores that are too few, the factor about everything else.
 
-#include "simulate/shared_cores.h"
+#include "simulate/pipeline_state.h"
 
 #include <algorithm>
 #include <deque>

@@ -14,7 +14,6 @@
 #include "simulate/links.h"
 #include "simulate/lower_bound.h"
 #include "simulate/pipeline_state.h"
-#include "simulate/shared_cores.h"
 #include "simulate/steps.h"
 #include "simulate/summary.h"
 

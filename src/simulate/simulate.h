@@ -5,7 +5,7 @@
 //     Schedule + CostModel --> simulate() --> Timeline --> explain(): bubbles, messages, memory, critical path
 //
 // PipelineState (pipeline_state.h) has the rules by which a pipeline advances. One of two event loops drives it: a
-// simple one in simulate.cc if each worker has cores of its own, and shared_cores.h if workers slow each other down.
+// simple one in simulate.cc if each worker has cores of its own, and shared_cores.cc if workers slow each other down.
 // The planner predicts steps with simulate(), the search checks its results with it, and commands and pages draw its
 // timelines.
 
@@ -44,7 +44,7 @@ struct SimulationOptions {
 /// synchronous step ends with all-reduces and, after all of them, one update per worker (simulate/all_reduce_queues.h).
 /// In an asynchronous schedule, a worker all-reduces and updates right after the op that completes an update.
 ///
-/// Shared cores and contention slow activities down (simulate/shared_cores.h). If there are cores for all workers, the
+/// Shared cores and contention slow activities down (run_on_shared_cores()). If there are cores for all workers, the
 /// times equal those on own cores bit by bit.
 ///
 /// Timeline::lower_bound holds for every order of the ops. On shared cores, it is at least the total time of all ops
