@@ -55,14 +55,7 @@ std::vector<std::vector<MicroBatchId>> assign_round_robin(std::int64_t micro_bat
 
 // The product of the factors is bounded step by step, so that it never overflows.
 void require_searchable(const PipelineShape& shape, std::int64_t chunks) {
-  const auto require_positive = [](const char* what, std::int64_t value) {
-    if (value < 1) reject("search: {} must be at least 1, not {}", what, value);
-  };
-  require_positive("--stages", shape.stages);
-  require_positive("--micro-batches", shape.micro_batches);
-  require_positive("the stages on a worker", chunks);
-  require_positive("--slices", shape.slices);
-  if (shape.slices > kMaxSlices) reject("search: --slices must be at most {}, not {}", kMaxSlices, shape.slices);
+  if (const auto error = shape_error(shape, 3)) reject("search: {}", *error);
   std::int64_t ops = 3;  // F, I and W
   for (const std::int64_t factor : {shape.stages, shape.micro_batches, chunks, shape.slices}) {
     if (factor > kMaxSearchedOps / ops) {

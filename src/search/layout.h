@@ -40,8 +40,8 @@ enum class PlacementKind {
 /// Maximum number of ops in a search.
 inline constexpr std::int64_t kMaxSearchedOps = 4'000'000;
 
-/// Throws ConfigError if D, N, k or `stages_per_worker` is below 1, if k is above kMaxSlices, or if a schedule with
-/// that many stages per worker would have more than kMaxSearchedOps ops.
+/// Throws ConfigError if shape_error() (generate/shape.h) refuses the shape, or if a schedule with that many stages per
+/// worker would have more than kMaxSearchedOps ops.
 void require_searchable(const PipelineShape& shape, std::int64_t stages_per_worker);
 
 /// Returns [replica]: its micro-batches, assigned round-robin.
