@@ -86,22 +86,12 @@ Communicators join(const NcclOptions& options, const GpuTraits& gpu) {
                 {.rank = options.rank, .fingerprint = options.fingerprint, .gpu = ranks_share_gpus() ? "" : gpu.uuid},
                 options.world_size);
   // The limits below must be equal on all ranks, so they follow from the smallest GPU.
-  const CommunicatorPlan plan{.rank = options.rank,
-                              .world_size = options.world_size,
-                              .groups = options.groups,
-                              .pairs = options.pairs,
-                              .has_early_sums = options.has_early_sums,
-                              .first_op_group = options.first_op_group,
-                              .on_group_connected = options.on_group_connected};
   const BlockLimits limits =
-      block_limits(plan, minimum_over_ranks(store, options.rank, gpu.multiprocessors, options.world_size));
+      block_limits(options, minimum_over_ranks(store, options.rank, gpu.multiprocessors, options.world_size));
   try {
     Communicators to =
-        make_communicators(plan, limits, [&](const NewCommunicator& wanted) { return groups->make(wanted); });
+        make_communicators(options, limits, [&](const NewCommunicator& wanted) { return groups->make(wanted); });
     to.device = groups->device();
-    to.sums_in_order = options.sums_in_order;
-    to.timeout = options.timeout;
-    to.breaker = options.breaker;
     to.keep = groups;  // Process groups read the store
     to.connected = [groups] { groups->rendezvous().stop_accepting(); };
     to.end = [groups](bool has_failed) { has_failed ? groups->abort() : groups->shut_down(); };

@@ -7,41 +7,17 @@
 
 #include <ATen/core/Tensor.h>
 
-#include <chrono>
 #include <cstdint>
 #include <functional>
-#include <limits>
 #include <memory>
 #include <string>
 #include <vector>
 
-#include "core/rendezvous_point.h"
 #include "transport/device_graph.h"
-#include "transport/fingerprint.h"
 #include "transport/pairs/pair_transport.h"
 #include "transport/transport.h"
 
 namespace chimera {
-
-/// Options of a rank that joins the others over NCCL, one GPU per rank.
-struct NcclOptions {
-  int rank = 0;
-  int world_size = 1;
-  int gpu = 0;  ///< index among the GPUs visible to this process
-  RendezvousPoint rendezvous;
-  RankGroups groups;            ///< [parameter group]: ranks that sum its gradients; further groups sum inside ops
-  std::vector<RankPair> pairs;  ///< ascending; equal on all ranks
-  bool sums_in_order = false;   ///< whether sums have a GradientSum::order (--reduction canonical)
-  bool has_early_sums = false;  ///< whether all-reduces of gradients start while ops still run
-  std::size_t first_op_group = std::numeric_limits<std::size_t>::max();  ///< groups from this one on sum inside ops
-  Fingerprint fingerprint = {};  ///< compared before ranks connect, unless empty
-  std::chrono::milliseconds start_up_timeout = std::chrono::minutes(2);  ///< limit of each rendezvous step
-  /// If an operation takes longer and there is no breaker, the process ends. NCCL cannot name the rank that is late.
-  /// Slow steps extend the limit (Transport::note_longest_step()).
-  std::chrono::milliseconds timeout = std::chrono::minutes(30);
-  std::function<void()> on_group_connected = {};         ///< called after each communicator is connected (seconds each)
-  std::shared_ptr<ConnectionBreaker> breaker = nullptr;  ///< lets another thread abort all communicators; may be null
-};
 
 /// Properties of a GPU.
 struct GpuTraits {

@@ -221,23 +221,16 @@ std::unique_ptr<Transport> connect_fakes(const NcclOptions& options) {
   const auto store = std::make_shared<RendezvousStore>(options.rendezvous, options.start_up_timeout, options.breaker);
   store->await_all(options.rank, options.world_size);
   const auto device = gloo_device(store->own_address());
-  const CommunicatorPlan plan{.rank = options.rank,
-                              .world_size = options.world_size,
-                              .groups = options.groups,
-                              .pairs = options.pairs,
-                              .on_group_connected = options.on_group_connected};
   const auto breaker = std::make_shared<ConnectionBreaker>();  // The rank's thread waits for one group at a time
   std::optional<ConnectionBreaker::AbortScope> connecting(std::in_place, options.breaker.get(),
                                                           [breaker] { breaker->break_all(); });
-  Communicators to = make_communicators(plan, {}, [&](const NewCommunicator& wanted) {
+  Communicators to = make_communicators(options, {}, [&](const NewCommunicator& wanted) {
     return c10::make_intrusive<FakeCommunicator>(options, wanted, device, breaker);
   });
   connecting.reset();
   to.keep = store;
   to.device = at::Device(kFakeDevice, 0);
-  to.sums_in_order = options.sums_in_order;
   to.message_blocks = 0;  // cuBLAS is not there
-  to.breaker = options.breaker;
   to.end = [groups = all_groups(to)](bool has_failed) {
     if (has_failed) return abort_together(groups);
     for (const auto& group : groups) group->shutdown();

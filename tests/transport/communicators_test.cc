@@ -58,9 +58,9 @@ struct StubbornGroup final : c10d::Backend {
 };
 
 /// Names of the communicators that a rank creates, in order.
-std::vector<std::string> names_of(int rank, const CommunicatorPlan& plan) {
+std::vector<std::string> names_of(int rank, const NcclOptions& plan) {
   std::vector<std::string> names;
-  CommunicatorPlan own = plan;
+  NcclOptions own = plan;
   own.rank = rank;
   static_cast<void>(make_communicators(own, {}, [&](const NewCommunicator& wanted) {
     names.push_back(wanted.name);
@@ -70,7 +70,7 @@ std::vector<std::string> names_of(int rank, const CommunicatorPlan& plan) {
 }
 
 TEST(CommunicatorsTest, RanksCreateThemInOneOrderOnePerDirection) {
-  const CommunicatorPlan plan = {
+  const NcclOptions plan = {
       .world_size = 3, .groups = {{RankId(0), RankId(2)}, {RankId(1)}}, .pairs = {{0, 1}, {0, 2}, {1, 2}}};
   EXPECT_THAT(names_of(0, plan), ElementsAre("everyone", "group0", "pair0-1", "pair1-0", "pair0-2", "pair2-0"));
   EXPECT_THAT(names_of(1, plan), ElementsAre("everyone", "pair0-1", "pair1-0", "pair1-2", "pair2-1"));
@@ -80,7 +80,7 @@ TEST(CommunicatorsTest, RanksCreateThemInOneOrderOnePerDirection) {
 
 /// Many communicators take longer than the limit of a hang.
 TEST(CommunicatorsTest, EachCommunicatorIsProgress) {
-  CommunicatorPlan plan = {.rank = 1, .world_size = 3, .groups = {{RankId(0), RankId(1)}}, .pairs = {{0, 1}, {1, 2}}};
+  NcclOptions plan = {.rank = 1, .world_size = 3, .groups = {{RankId(0), RankId(1)}}, .pairs = {{0, 1}, {1, 2}}};
   int notes = 0;
   plan.on_group_connected = [&] { ++notes; };
   int made = 0;
@@ -107,8 +107,8 @@ TEST(CommunicatorsTest, EachConnectedGroupIsProgress) {
 }
 
 /// D ranks: every two exchange messages, and all all-reduce `sums` parameter groups.
-CommunicatorPlan everyone_with_everyone(int ranks, std::size_t sums) {
-  CommunicatorPlan plan = {.world_size = ranks, .pairs = all_pairs(ranks)};
+NcclOptions everyone_with_everyone(int ranks, std::size_t sums) {
+  NcclOptions plan = {.world_size = ranks, .pairs = all_pairs(ranks)};
   std::vector<RankId> all;
   for (int rank = 0; rank < ranks; ++rank) all.emplace_back(rank);
   plan.groups.assign(sums, all);
@@ -116,7 +116,7 @@ CommunicatorPlan everyone_with_everyone(int ranks, std::size_t sums) {
 }
 
 /// Thread blocks of all communicators that a rank creates.
-int blocks_of(const CommunicatorPlan& plan, const BlockLimits& limits) {
+int blocks_of(const NcclOptions& plan, const BlockLimits& limits) {
   int blocks = 0;
   static_cast<void>(make_communicators(plan, limits, [&](const NewCommunicator& wanted) {
     EXPECT_GE(wanted.blocks, 1) << wanted.name;
@@ -130,7 +130,7 @@ TEST(CommunicatorsTest, ConcurrentWaitsLeaveHalfOfAGpu) {
   for (const int multiprocessors : {40, 80, 108, 132, 148}) {
     for (const int ranks : {2, 3, 5, 8, 9}) {
       for (const std::size_t sums : {0, 1, 2, 3}) {
-        CommunicatorPlan plan = everyone_with_everyone(ranks, sums);
+        NcclOptions plan = everyone_with_everyone(ranks, sums);
         plan.rank = ranks - 1;
         EXPECT_LE(blocks_of(plan, block_limits(plan, multiprocessors)), multiprocessors / 2)
             << multiprocessors << " " << ranks << " " << sums;
@@ -150,7 +150,7 @@ TEST(CommunicatorsTest, SumsGetAtLeastTheBlocksOfMessages) {
 
 /// Their blocks wait for the other replica while ops run.
 TEST(CommunicatorsTest, SumsInsideOpsHaveALimitOfTheirOwn) {
-  CommunicatorPlan plan{
+  NcclOptions plan{
       .world_size = 4,
       .groups = {{RankId(0), RankId(2)}, {RankId(1), RankId(3)}, {RankId(0), RankId(1)}, {RankId(2), RankId(3)}},
       .pairs = {{0, 2}, {1, 3}},
@@ -166,7 +166,7 @@ TEST(CommunicatorsTest, SumsInsideOpsHaveALimitOfTheirOwn) {
 }
 
 TEST(CommunicatorsTest, EarlySumsGetFewBlocks) {
-  CommunicatorPlan plan = everyone_with_everyone(3, 2);
+  NcclOptions plan = everyone_with_everyone(3, 2);
   plan.has_early_sums = true;
   EXPECT_EQ(block_limits(plan, 132).group, kBlocksOfEarlySums);
   EXPECT_EQ(block_limits(plan, 132).pair, 2);
@@ -187,7 +187,7 @@ TEST(CommunicatorsTest, MoreCommunicatorsThanStreamsAreRefusedInOneLine) {
 }
 
 TEST(CommunicatorsTest, CountsMultiprocessorsOfConcurrentWaits) {
-  const CommunicatorPlan plan = everyone_with_everyone(3, 2);
+  const NcclOptions plan = everyone_with_everyone(3, 2);
   const CommunicatorCount count = communicators_of_a_rank(plan);
   EXPECT_EQ(count.all(), 4 + 2 + 1);
   const BlockLimits limits = block_limits(plan, 132);
@@ -196,7 +196,7 @@ TEST(CommunicatorsTest, CountsMultiprocessorsOfConcurrentWaits) {
 }
 
 TEST(CommunicatorsTest, CountsMultiprocessorsOfWaitingMessages) {
-  const auto of_a_rank = [](const CommunicatorPlan& plan, int multiprocessors) {
+  const auto of_a_rank = [](const NcclOptions& plan, int multiprocessors) {
     return make_communicators(plan, block_limits(plan, multiprocessors),
                               [](const NewCommunicator& /*wanted*/) { return Communicators::Group(); })
         .message_blocks;
@@ -250,7 +250,7 @@ TEST(CommunicatorsTest, AllRanksGetTheSmallestLimit) {
 }
 
 TEST(CommunicatorsTest, AbortsAllInTheOrderOfCreation) {
-  const CommunicatorPlan plan = {
+  const NcclOptions plan = {
       .rank = 1, .world_size = 3, .groups = {{RankId(0)}, {RankId(0), RankId(1)}}, .pairs = {{0, 1}, {1, 2}}};
   std::latch nobody(0);
   std::vector<Communicators::Group> made;
@@ -263,12 +263,12 @@ TEST(CommunicatorsTest, AbortsAllInTheOrderOfCreation) {
 }
 
 TEST(CommunicatorsTest, BothEndsOfAMessageUseTheSameCommunicator) {
-  const CommunicatorPlan plan = {.world_size = 2, .pairs = {{0, 1}}};
+  const NcclOptions plan = {.world_size = 2, .pairs = {{0, 1}}};
   std::map<std::string, Communicators::Group> made;
   std::vector<Communicators> ranks;
   testing::FakeNetwork network(2, {}, {{0, 1}});
   for (int rank = 0; rank < 2; ++rank) {
-    CommunicatorPlan own = plan;
+    NcclOptions own = plan;
     own.rank = rank;
     ranks.push_back(make_communicators(own, {}, [&](const NewCommunicator& wanted) {
       EXPECT_EQ(wanted.member, rank);

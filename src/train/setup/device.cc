@@ -243,13 +243,13 @@ void require_device(const TrainOptions& options, std::int64_t ranks) {
 
 std::optional<GpuResources> gpu_resources(const JobShape& job, const TrainOptions& options) {
   if (!uses_gpu(options) || !has_processes(options) || job.num_ranks() == 1) return std::nullopt;
-  const CommunicatorPlan plan{.world_size = static_cast<int>(job.num_ranks()),
-                              .groups = job.rank_groups(),
-                              .pairs = communicating_pairs(job, options),
-                              .has_early_sums = has_early_sums(job.programs.training),
-                              .first_op_group = first_op_group(job)};
-  GpuResources result{.gpu = first_gpu_or_h100(), .communicators = communicators_of_a_rank(plan), .blocks = {}};
-  result.blocks = block_limits(plan, result.gpu.multiprocessors);
+  const NcclOptions connections{.world_size = static_cast<int>(job.num_ranks()),
+                                .groups = job.rank_groups(),
+                                .pairs = communicating_pairs(job, options),
+                                .has_early_sums = has_early_sums(job.programs.training),
+                                .first_op_group = first_op_group(job)};
+  GpuResources result{.gpu = first_gpu_or_h100(), .communicators = communicators_of_a_rank(connections), .blocks = {}};
+  result.blocks = block_limits(connections, result.gpu.multiprocessors);
   return result;
 }
 

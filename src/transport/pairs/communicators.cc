@@ -186,17 +186,17 @@ void set_unless_set(const VariableList& variables) {
 }
 
 // The largest numbers over all ranks, since the limits that follow from them must be equal on all ranks.
-CommunicatorCount communicators_of_a_rank(const CommunicatorPlan& plan) {
+CommunicatorCount communicators_of_a_rank(const NcclOptions& options) {
   CommunicatorCount most;
-  for (int rank = 0; rank < plan.world_size; ++rank) {
+  for (int rank = 0; rank < options.world_size; ++rank) {
     const auto pairs = std::ranges::count_if(
-        plan.pairs, [&](const RankPair& pair) { return pair.first == rank || pair.second == rank; });
+        options.pairs, [&](const RankPair& pair) { return pair.first == rank || pair.second == rank; });
     int groups = 0;
     int ops = 0;
-    for (std::size_t g = 0; g < plan.groups.size(); ++g) {
-      if (plan.groups[g].size() < 2 || std::ranges::count(plan.groups[g], RankId(rank)) == 0) continue;
+    for (std::size_t g = 0; g < options.groups.size(); ++g) {
+      if (options.groups[g].size() < 2 || std::ranges::count(options.groups[g], RankId(rank)) == 0) continue;
       ++groups;
-      if (g >= plan.first_op_group) ++ops;
+      if (g >= options.first_op_group) ++ops;
     }
     most.of_pairs = std::max(most.of_pairs, 2 * static_cast<int>(pairs));
     most.of_groups = std::max(most.of_groups, groups);
@@ -207,10 +207,10 @@ CommunicatorCount communicators_of_a_rank(const CommunicatorPlan& plan) {
 
 // Half of the multiprocessors is the room for communicators that wait. Messages are small and on the critical path, so
 // pairs keep their two blocks as long as a group still gets as many; the groups share what is left, as powers of two.
-BlockLimits block_limits(const CommunicatorPlan& plan, int multiprocessors) {
+BlockLimits block_limits(const NcclOptions& options, int multiprocessors) {
   BlockLimits limits;
-  if (plan.has_early_sums) limits.group = kBlocksOfEarlySums;
-  const CommunicatorCount most = communicators_of_a_rank(plan);
+  if (options.has_early_sums) limits.group = kBlocksOfEarlySums;
+  const CommunicatorCount most = communicators_of_a_rank(options);
   require_few(most, multiprocessors);
   int room = multiprocessors / 2 - limits.everyone;
   const int others = most.of_groups - most.of_ops;
@@ -233,28 +233,34 @@ BlockLimits block_limits(const CommunicatorPlan& plan, int multiprocessors) {
   return limits;
 }
 
-Communicators make_communicators(const CommunicatorPlan& plan, const BlockLimits& limits, const MakeGroup& make_group) {
-  Communicators to{.rank = plan.rank, .groups = plan.groups, .on_group_connected = plan.on_group_connected};
+Communicators make_communicators(const NcclOptions& options, const BlockLimits& limits, const MakeGroup& make_group) {
+  Communicators to{.rank = options.rank,
+                   .groups = options.groups,
+                   .sums_in_order = options.sums_in_order,
+                   .timeout = options.timeout,
+                   .on_group_connected = options.on_group_connected,
+                   .breaker = options.breaker};
   const auto make = [&](const NewCommunicator& wanted) {
     Group group = make_group(wanted);
-    if (plan.on_group_connected) plan.on_group_connected();
+    if (options.on_group_connected) options.on_group_connected();
     return group;
   };
-  to.process_groups.resize(plan.groups.size());
-  if (plan.world_size == 1) return to;
-  to.everyone = make({.name = "everyone", .member = plan.rank, .size = plan.world_size, .blocks = limits.everyone});
-  for (std::size_t g = 0; g < plan.groups.size(); ++g) {
-    const auto& members = plan.groups[g];
-    const auto place = std::find(members.begin(), members.end(), RankId(plan.rank));
+  to.process_groups.resize(options.groups.size());
+  if (options.world_size == 1) return to;
+  to.everyone =
+      make({.name = "everyone", .member = options.rank, .size = options.world_size, .blocks = limits.everyone});
+  for (std::size_t g = 0; g < options.groups.size(); ++g) {
+    const auto& members = options.groups[g];
+    const auto place = std::find(members.begin(), members.end(), RankId(options.rank));
     if (place == members.end() || members.size() == 1) continue;
     to.process_groups[g] = make({.name = fmt::format("group{}", g),
                                  .member = static_cast<int>(place - members.begin()),
                                  .size = static_cast<int>(members.size()),
-                                 .blocks = g < plan.first_op_group ? limits.group : limits.op});
+                                 .blocks = g < options.first_op_group ? limits.group : limits.op});
   }
-  for (const auto& [low, high] : plan.pairs) {
-    if (plan.rank != low && plan.rank != high) continue;
-    const bool is_low = plan.rank == low;
+  for (const auto& [low, high] : options.pairs) {
+    if (options.rank != low && options.rank != high) continue;
+    const bool is_low = options.rank == low;
     const auto connect = [&](int from, int receiver) {
       return make({.name = fmt::format("pair{}-{}", from, receiver),
                    .member = is_low ? 0 : 1,

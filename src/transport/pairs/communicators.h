@@ -116,17 +116,25 @@ struct Communicators {
   std::function<void(bool has_failed)> end = {};
 };
 
-/// The communicators that a rank needs.
-struct CommunicatorPlan {
+/// Options of a rank that joins the others over NCCL, one GPU per rank.
+struct NcclOptions {
   int rank = 0;
   int world_size = 1;
-  RankGroups groups = {};
-  std::vector<RankPair> pairs = {};  ///< ascending
+  int gpu = 0;  ///< index among the GPUs visible to this process
+  RendezvousPoint rendezvous = {};
+  RankGroups groups = {};            ///< [parameter group]: ranks that sum its gradients
+  std::vector<RankPair> pairs = {};  ///< ascending; equal on all ranks
+  bool sums_in_order = false;        ///< whether sums have a GradientSum::order (--reduction canonical)
   bool has_early_sums = false;       ///< whether all-reduces of gradients start while ops still run
   /// Groups from this one on sum inside ops (tensor parallelism).
   std::size_t first_op_group = std::numeric_limits<std::size_t>::max();
-  /// Communicators::on_group_connected; also called after each group is created.
-  std::function<void()> on_group_connected = {};
+  Fingerprint fingerprint = {};  ///< compared before ranks connect, unless empty
+  std::chrono::milliseconds start_up_timeout = std::chrono::minutes(2);  ///< limit of each rendezvous step
+  /// If an operation takes longer and there is no breaker, the process ends. NCCL cannot name the rank that is late.
+  /// Slow steps extend the limit (Transport::note_longest_step()).
+  std::chrono::milliseconds timeout = std::chrono::minutes(30);
+  std::function<void()> on_group_connected = {};         ///< called after each communicator is connected (seconds each)
+  std::shared_ptr<ConnectionBreaker> breaker = nullptr;  ///< lets another thread abort all communicators; may be null
 };
 
 /// Numbers of communicators that a rank needs, each the maximum over all ranks.
@@ -137,8 +145,8 @@ struct CommunicatorCount {
   [[nodiscard]] int all() const { return of_pairs + of_groups + 1; }  ///< includes the communicator of all ranks
 };
 
-/// Returns the numbers of communicators that the plan needs.
-[[nodiscard]] CommunicatorCount communicators_of_a_rank(const CommunicatorPlan& plan);
+/// Returns the numbers of communicators that a rank needs.
+[[nodiscard]] CommunicatorCount communicators_of_a_rank(const NcclOptions& options);
 
 /// Each communicator of a rank takes one of PyTorch's 32 high-priority streams (c10/cuda/CUDAStream.h); one is left to
 /// other code. On a shared stream, a waiting receive would block other communicators.
@@ -164,7 +172,7 @@ struct BlockLimits {
 /// for needs the rest. Groups get at least as many blocks as pairs. Limits are powers of two, because NCCL rounds them,
 /// and must be equal on all ranks. Throws ConfigError if a rank has more than kMaxCommunicators, or if one block per
 /// communicator exceeds the half.
-[[nodiscard]] BlockLimits block_limits(const CommunicatorPlan& plan, int multiprocessors);
+[[nodiscard]] BlockLimits block_limits(const NcclOptions& options, int multiprocessors);
 
 /// A communicator to create.
 struct NewCommunicator {
@@ -178,7 +186,7 @@ struct NewCommunicator {
 using MakeGroup = std::function<Communicators::Group(const NewCommunicator&)>;
 /// Creates all communicators of a rank with `make_group`. All ranks create them in the same order, to prevent
 /// deadlocks: everyone, parameter groups, pairs ascending, each from the lower to the higher rank first.
-[[nodiscard]] Communicators make_communicators(const CommunicatorPlan& plan, const BlockLimits& limits,
+[[nodiscard]] Communicators make_communicators(const NcclOptions& options, const BlockLimits& limits,
                                                const MakeGroup& make_group);
 
 /// Returns the groups of a rank in the order of make_communicators(), without null pointers.
