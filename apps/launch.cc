@@ -72,13 +72,14 @@ std::vector<HostRanks> spares_of(const LaunchArguments& options) {
   return spares;
 }
 
-Words user_variables(const LaunchArguments& options) {
-  Words variables = variables_for_others();
+Variables user_variables(const LaunchArguments& options) {
+  Variables variables = variables_for_others();
   // NAME=VALUE sets a value, NAME takes the value of this process.
   for (const std::string& each : options.variables) {
-    const char* own = each.find('=') == std::string::npos ? std::getenv(each.c_str()) : "";
-    if (own == nullptr) reject("--variable {}: it is not set here; give NAME=VALUE", each);
-    variables.push_back(*own == '\0' ? each : fmt::format("{}={}", each, own));
+    const std::string name = each.substr(0, each.find('='));
+    const char* value = name == each ? std::getenv(each.c_str()) : each.c_str() + name.size() + 1;
+    if (value == nullptr) reject("--variable {}: it is not set here; give NAME=VALUE", each);
+    variables[name] = value;
   }
   return variables;
 }

@@ -135,7 +135,7 @@ std::optional<RemoteJob> HostAttempts::next(std::vector<std::string> arguments, 
   if (!layout) return std::nullopt;
   RemoteJob attempt = job_;
   attempt.arguments = concatenate(std::move(arguments), *layout);
-  attempt.variables.push_back(fmt::format("{}={}", kSecretVariable, make_secret()));
+  attempt.variables[kSecretVariable] = make_secret();
   if (attempt.port == 0) attempt.port = random_port();
   return attempt;
 }

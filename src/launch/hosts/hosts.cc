@@ -45,10 +45,9 @@ HostRanks parse_host(std::string_view word, int otherwise, const char* flag) {
 
 /// Settings of the user go to all hosts. The place of a rank and the secret are set for each attempt, so a value that
 /// this process has inherited must not leak into them.
-bool is_for_others(std::string_view variable) {
+bool is_for_others(std::string_view name) {
   constexpr std::array kPrefixes = {"CHIMERA_", "OMP_",   "MKL_",     "KMP_", "GLOO_",
                                     "NCCL_",    "TORCH_", "PYTORCH_", "CUDA_"};
-  const std::string_view name = variable.substr(0, variable.find('='));
   const std::array own = {kRankVariable,       kWorldSizeVariable,     kLocalRankVariable,  kLocalSizeVariable,
                           kStoreVariable,      kMasterAddressVariable, kMasterPortVariable, kSecretVariable,
                           kSecretFileVariable, kStartVariable,         kRemoteVariable};
@@ -111,10 +110,9 @@ RemoteJob read_remote_job(const std::string& path) {
   }
 }
 
-std::vector<std::string> variables_for_others() {
-  std::vector<std::string> variables;
-  for (const auto& [name, value] : own_variables())
-    if (is_for_others(name)) variables.push_back(fmt::format("{}={}", name, value));
+Variables variables_for_others() {
+  Variables variables = own_variables();
+  std::erase_if(variables, [](const auto& each) { return !is_for_others(each.first); });
   return variables;
 }
 

@@ -7,6 +7,8 @@
 #include <string_view>
 #include <vector>
 
+#include "launch/local/process.h"
+
 namespace chimera {
 
 /// A host and its range of ranks.
@@ -28,7 +30,7 @@ struct AgentOrder {
   int rank = 0;
   int world_size = 1;                  ///< Ranks of all hosts
   std::vector<std::string> arguments;  ///< argv[1..] of the rank
-  std::vector<std::string> variables;  ///< NAME=value: rendezvous, secret, user settings
+  Variables variables;                 ///< Rendezvous, secret, user settings
   bool recovers = false;               ///< Whether the rank gets orders of recoveries (launch/local/recovery.h)
 };
 
@@ -59,7 +61,7 @@ struct RemoteJob {
   /// TCP port of the rendezvous when the job starts. Each generation, in which ranks meet again after a loss or return,
   /// takes the next port. 0: any free port each time.
   int port = 0;
-  std::vector<std::string> variables;       ///< NAME=value, for all ranks: settings of the user
+  Variables variables;                      ///< For all ranks: settings of the user
   std::vector<std::string> typed;           ///< Command line of the user, for messages
   std::vector<std::string> arguments = {};  ///< argv[1..] of every rank
 
@@ -73,8 +75,8 @@ struct RemoteJob {
 /// Reads the JSON of a job from a file. Throws ConfigError if the file is malformed.
 [[nodiscard]] RemoteJob read_remote_job(const std::string& path);
 
-/// Returns the environment variables (NAME=value) of this process that ranks on other hosts need, too: settings of
+/// Returns the environment variables of this process that ranks on other hosts need, too: settings of
 /// Chimera, LibTorch and its libraries, but not ranks, addresses and secrets.
-[[nodiscard]] std::vector<std::string> variables_for_others();
+[[nodiscard]] Variables variables_for_others();
 
 }  // namespace chimera

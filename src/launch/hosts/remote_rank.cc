@@ -95,7 +95,7 @@ AgentOrder order_of(const RemoteJob& job, const RankEnvironment& self) {
                    .recovers = self.orders.has_value()};
   // A replacement gets its weights from other ranks.
   if (self.generation > 0) order.arguments.insert(order.arguments.end(), {"--resume", "none"});
-  const auto set = [&](const char* name, auto value) { order.variables.push_back(fmt::format("{}={}", name, value)); };
+  const auto set = [&](const char* name, auto value) { order.variables[name] = fmt::format("{}", value); };
   set(kStartVariable, std::getenv(kStartVariable));
   set(kGenerationVariable, self.generation);
   set(kMasterAddressVariable, job.hosts.front().address);
@@ -275,21 +275,15 @@ class Agent {
  private:
   ChildProcess start_rank() {
     Command command{.executable = own_executable(), .arguments = order_.arguments, .environment = order_.variables};
-    const auto set = [&](const char* name, auto value) {
-      command.environment.push_back(fmt::format("{}={}", name, value));
-    };
-    const auto pass = [&](const char* name, int descriptor) {
-      set(name, descriptor);
-      command.descriptors.push_back(descriptor);
-    };
+    const auto set = [&](const char* name, auto value) { command.environment[name] = fmt::format("{}", value); };
     set(kLauncherVariable, ::getpid());
     set(kRankVariable, order_.rank);
     set(kWorldSizeVariable, order_.world_size);
     set(kStoreVariable, "");
     set(kInputVariable, "");
-    pass(kReportVariable, reports_.write.get());
-    pass(kProgressVariable, page_.descriptor());
-    if (order_.recovers) pass(kOrdersVariable, orders_.rank.get());
+    command.pass(kReportVariable, reports_.write.get());
+    command.pass(kProgressVariable, page_.descriptor());
+    if (order_.recovers) command.pass(kOrdersVariable, orders_.rank.get());
     ChildProcess rank(command);
     orders_.rank = FileDescriptor();
     return rank;

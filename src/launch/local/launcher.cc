@@ -41,27 +41,24 @@ RankChannels open_channels(const LaunchPlan& plan) {
 /// start.
 Command rank_command(const LaunchPlan& plan, int restarts, const RankChannels& channels, int rank,
                      std::int64_t generation, int orders) {
-  std::vector<int> descriptors = {channels.store.get(), channels.reports.write.get(), channels.progress.descriptor()};
-  if (channels.input.get() >= 0) descriptors.push_back(channels.input.get());
-  std::vector<std::string> arguments = plan.arguments;
-  if (generation > 0)
-    arguments.insert(arguments.end(), plan.replacement_arguments.begin(), plan.replacement_arguments.end());
-  Command command{
-      .executable = plan.executable,
-      .arguments = std::move(arguments),
-      .environment = {fmt::format("{}={}", kRankVariable, rank), fmt::format("{}={}", kWorldSizeVariable, plan.ranks),
-                      fmt::format("{}={}", kStoreVariable, path_of(channels.store)),
-                      fmt::format("{}={}", kInputVariable, path_of(channels.input)),
-                      fmt::format("{}={}", kReportVariable, channels.reports.write.get()),
-                      fmt::format("{}={}", kProgressVariable, channels.progress.descriptor()),
-                      fmt::format("{}={}", kStartVariable, restarts + generation),
-                      fmt::format("{}={}", kLauncherVariable, ::getpid())},
-      .descriptors = std::move(descriptors),
-      .entry = plan.entry};
+  Command command{.executable = plan.executable,
+                  .arguments = plan.arguments,
+                  .environment = {{kRankVariable, std::to_string(rank)},
+                                  {kWorldSizeVariable, std::to_string(plan.ranks)},
+                                  {kStoreVariable, path_of(channels.store)},
+                                  {kInputVariable, path_of(channels.input)},
+                                  {kStartVariable, std::to_string(restarts + generation)},
+                                  {kLauncherVariable, std::to_string(::getpid())}},
+                  .descriptors = {channels.store.get()},
+                  .entry = plan.entry};
+  const std::vector<std::string>& more = plan.replacement_arguments;
+  if (generation > 0) command.arguments.insert(command.arguments.end(), more.begin(), more.end());
+  if (channels.input.get() >= 0) command.descriptors.push_back(channels.input.get());
+  command.pass(kReportVariable, channels.reports.write.get());
+  command.pass(kProgressVariable, channels.progress.descriptor());
   if (orders >= 0) {
-    command.descriptors.push_back(orders);
-    command.environment.push_back(fmt::format("{}={}", kOrdersVariable, orders));
-    command.environment.push_back(fmt::format("{}={}", kGenerationVariable, generation));
+    command.pass(kOrdersVariable, orders);
+    command.environment[kGenerationVariable] = std::to_string(generation);
   }
   return command;
 }

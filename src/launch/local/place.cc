@@ -1,7 +1,5 @@
 #include "launch/local/place.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <cstdint>
 #include <regex>
@@ -191,16 +189,6 @@ std::string describe_conflict(const RankPlace& place, const RankPlace& second) {
 }
 
 }  // namespace
-
-Variables own_variables() {
-  Variables variables;
-  for (char** variable = environ; *variable != nullptr; ++variable) {
-    const std::string_view text = *variable;
-    const auto equals = text.find('=');
-    if (equals != std::string_view::npos) variables.emplace(text.substr(0, equals), text.substr(equals + 1));
-  }
-  return variables;
-}
 
 const char* rank_variable(LauncherKind launcher) {
   for (const KnownLauncher& known : known_launchers())

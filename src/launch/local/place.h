@@ -5,11 +5,10 @@
 // number of all ranks (world size), and the same two numbers for the ranks of its host. rendezvous_point()
 // (rendezvous.h) then finds where the ranks of the job meet.
 
-#include <map>
-
 #include "core/choices.h"
 #include "core/file_descriptor.h"
 #include "core/rendezvous_point.h"
+#include "launch/local/process.h"
 
 namespace chimera {
 
@@ -43,11 +42,6 @@ enum class LauncherKind { Variables, Torchrun, OpenMpi, Slurm, Hydra };
 template <>
 inline constexpr auto kNames<LauncherKind> = in_order<LauncherKind>("CHIMERA_*", "torchrun", "Open MPI", "SLURM",
                                                                     "MPICH");
-
-/// Environment variables by name.
-using Variables = std::map<std::string, std::string>;
-/// Returns the environment of this process.
-[[nodiscard]] Variables own_variables();
 
 /// Place of a process in a job that another launcher started.
 struct RankPlace {

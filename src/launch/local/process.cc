@@ -70,19 +70,6 @@ class SpawnPlan {
   posix_spawnattr_t attributes_{};
 };
 
-std::string_view name_of(std::string_view variable) { return variable.substr(0, variable.find('=')); }
-
-/// Returns `additions` and the inherited variables that they do not replace: of two equal names, which one a program
-/// sees is not defined.
-std::vector<std::string> merge_environment(const std::vector<std::string>& additions) {
-  std::vector<std::string> merged = additions;
-  for (char** variable = environ; *variable != nullptr; ++variable) {
-    const auto replaces = [&](const std::string& addition) { return name_of(addition) == name_of(*variable); };
-    if (std::ranges::none_of(additions, replaces)) merged.emplace_back(*variable);
-  }
-  return merged;
-}
-
 std::vector<std::string> argv_of(const Command& command) {
   std::vector<std::string> arguments = {command.executable};
   arguments.insert(arguments.end(), command.arguments.begin(), command.arguments.end());
@@ -98,7 +85,9 @@ std::vector<char*> c_array(std::vector<std::string>& strings) {
 pid_t spawn(const Command& command) {
   const SpawnPlan plan(command);
   std::vector<std::string> arguments = argv_of(command);
-  std::vector<std::string> environment = merge_environment(command.environment);
+  Variables variables = command.environment;
+  variables.merge(own_variables());  // keeps the values of the command
+  auto environment = mapped(variables, [](const auto& each) { return each.first + "=" + each.second; });
   pid_t pid = 0;
   const int error = ::posix_spawnp(&pid, command.executable.c_str(), plan.actions(), plan.attributes(),
                                    c_array(arguments).data(), c_array(environment).data());
@@ -136,10 +125,7 @@ void close_descriptors_but(const std::vector<int>& kept) {
   take_signals_as_after_exec();
   close_descriptors_but(command.descriptors);
   restart_consoles();
-  for (const std::string& variable : command.environment) {
-    const std::string name(name_of(variable));
-    ::setenv(name.c_str(), variable.c_str() + name.size() + 1, 1);
-  }
+  for (const auto& [name, value] : command.environment) ::setenv(name.c_str(), value.c_str(), 1);
   std::vector<std::string> arguments = argv_of(command);
   const auto argc = static_cast<int>(arguments.size());
   exit_now(command.entry(argc, c_array(arguments).data()), kDrainAfterFailure);
@@ -156,6 +142,16 @@ pid_t fork_entry(const Command& command) {
 }
 
 }  // namespace
+
+Variables own_variables() {
+  Variables variables;
+  for (char** variable = environ; *variable != nullptr; ++variable) {
+    const std::string_view text = *variable;
+    const auto equals = text.find('=');
+    if (equals != std::string_view::npos) variables.emplace(text.substr(0, equals), text.substr(equals + 1));
+  }
+  return variables;
+}
 
 // The end of a pipe and an endless line both end the reader: a rank that writes without line ends must not fill the
 // launcher's memory.

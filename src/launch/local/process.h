@@ -11,6 +11,7 @@
 
 #include <array>
 #include <chrono>
+#include <map>
 #include <optional>
 #include <vector>
 
@@ -121,15 +122,20 @@ class SignalInbox {
 /// nothing.
 [[nodiscard]] std::optional<int> wait_between_starts(SignalInbox& signals, std::chrono::milliseconds pause);
 
+/// Environment variables by name.
+using Variables = std::map<std::string, std::string>;
+/// Returns the environment of this process.
+[[nodiscard]] Variables own_variables();
+
 /// A main() function.
 using ProgramEntry = int (*)(int argc, char** argv);
 
 /// Program of a child process, its arguments and its environment.
 struct Command {
-  std::string executable;                     ///< Looked up in PATH if it has no slash
-  std::vector<std::string> arguments;         ///< argv[1..]
-  std::vector<std::string> environment = {};  ///< NAME=value; overrides inherited variables
-  std::vector<int> descriptors = {};          ///< Open in the child under the same numbers
+  std::string executable;              ///< Looked up in PATH if it has no slash
+  std::vector<std::string> arguments;  ///< argv[1..]
+  Variables environment = {};          ///< Overrides inherited variables
+  std::vector<int> descriptors = {};   ///< Open in the child under the same numbers
   /// If not null and safe_to_fork(), the child is a fork of this process, with its loaded libraries, and calls this
   /// function instead of running `executable`.
   ProgramEntry entry = nullptr;
@@ -137,6 +143,12 @@ struct Command {
   int input = -1;
   int output = -1;
   int errors = -1;
+
+  /// Opens a descriptor in the child, and sets a variable to its number.
+  void pass(const char* variable, int descriptor) {
+    descriptors.push_back(descriptor);
+    environment[variable] = std::to_string(descriptor);
+  }
 };
 
 /// Returns the fields of /proc/PID/stat (proc(5)) from the state on; empty if there is no such process.
