@@ -36,7 +36,7 @@ std::optional<ProgressPage> page_of(const fs::path& files) {
     FileDescriptor page(::open(entry.path().c_str(), O_RDONLY | O_CLOEXEC));
     if (page.get() < 0) continue;
     try {
-      return ProgressPage::open_read_only(std::move(page));
+      return ProgressPage(std::move(page), /*is_read_only=*/true);
     } catch (const Error&) {
       continue;  // written by another version of the program
     }

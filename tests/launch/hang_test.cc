@@ -245,7 +245,7 @@ TEST(ProgressPageTest, ShowsTheLastProgressOfEachRank) {
   ProgressPage page(3);
   EXPECT_EQ(page.count(1), 0U);
   EXPECT_EQ(page.last(1).phase, RankProgress::Phase::StartUp);
-  ProgressPage same(FileDescriptor(::dup(page.descriptor())), 3);
+  ProgressPage same(FileDescriptor(::dup(page.descriptor())));
   same.note(1, {RankProgress::Phase::Joining});
   same.note(1, {RankProgress::Phase::Steps,
                 7,

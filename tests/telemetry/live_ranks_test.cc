@@ -49,7 +49,7 @@ TEST(LiveRanksTest, FindsTheWriterOfTheMetricsAndTheStatesOfRanks) {
 TEST(LiveRanksTest, RefusesAFileOfAnotherKind) {
   const testing::Scratch folder;
   const std::string path = folder.write("odd", "nine bytes");
-  EXPECT_THROW((void)ProgressPage::open_read_only(FileDescriptor(::open(path.c_str(), O_RDONLY))), Error);
+  EXPECT_THROW(ProgressPage(FileDescriptor(::open(path.c_str(), O_RDONLY)), true), Error);
 }
 
 /// Writes a flight record with three complete steps, each with one forward of stage 0 that lasts `milliseconds`.

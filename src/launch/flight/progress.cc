@@ -49,31 +49,19 @@ struct alignas(128) ProgressPage::Slot {
   std::array<Word, kWords> progress = {};
 };
 
-ProgressPage::ProgressPage(int ranks, std::int64_t steps) : ranks_(static_cast<std::size_t>(ranks)) {
-  page_ = make_memory_file(kProgressName, ranks_ * sizeof(Slot));
-  map(PROT_READ | PROT_WRITE);
+ProgressPage::ProgressPage(int ranks, std::int64_t steps)
+    : ProgressPage(make_memory_file(kProgressName, static_cast<std::size_t>(ranks) * sizeof(Slot))) {
   slots_->steps = static_cast<std::uint64_t>(steps);
 }
 
-ProgressPage::ProgressPage(FileDescriptor page, int ranks)
-    : ProgressPage(std::move(page), static_cast<std::size_t>(ranks), PROT_READ | PROT_WRITE) {}
-
-ProgressPage::ProgressPage(FileDescriptor page, std::size_t ranks, int protection)
-    : page_(std::move(page)), ranks_(ranks) {
-  map(protection);
-}
-
-// `chimera top` maps the page of a job that another process started, so the size must come from the file.
-ProgressPage ProgressPage::open_read_only(FileDescriptor page) {
+// The size comes from the file: `chimera top` does not know the job that another process has started.
+ProgressPage::ProgressPage(FileDescriptor page, bool is_read_only) : page_(std::move(page)) {
   struct stat status {};
-  check_system(::fstat(page.get(), &status), "get the size of the progress page");
+  check_system(::fstat(page_.get(), &status), "get the size of the progress page");
   const auto bytes = static_cast<std::size_t>(status.st_size);
   if (bytes == 0 || bytes % sizeof(Slot) != 0) throw Error("this is not a progress page of ranks");
-  return {std::move(page), bytes / sizeof(Slot), PROT_READ};
-}
-
-void ProgressPage::map(int protection) {
-  void* memory = ::mmap(nullptr, ranks_ * sizeof(Slot), protection, MAP_SHARED, page_.get(), 0);
+  ranks_ = bytes / sizeof(Slot);
+  void* memory = ::mmap(nullptr, bytes, is_read_only ? PROT_READ : PROT_READ | PROT_WRITE, MAP_SHARED, page_.get(), 0);
   if (memory == MAP_FAILED) check_system(-1, "map the progress page");
   slots_ = static_cast<Slot*>(memory);
 }

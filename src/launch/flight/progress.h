@@ -19,11 +19,9 @@ class ProgressPage {
  public:
   /// Creates a page, in the launcher, of a job with `steps` steps (0: unknown). Throws Error if the system refuses.
   explicit ProgressPage(int ranks, std::int64_t steps = 0);
-  /// Maps the page inherited from the launcher, in a rank. Throws Error if the system refuses.
-  ProgressPage(FileDescriptor page, int ranks);
-  /// Maps the page read-only, for `chimera top`. `page` is an open file /proc/PID/fd/N of a rank, a memory file named
-  /// kProgressName. Throws Error if it is not a progress page.
-  [[nodiscard]] static ProgressPage open_read_only(FileDescriptor page);
+  /// Maps the page of another process. A rank maps the page of its launcher. `chimera top` opens the page of a rank, a
+  /// file /proc/PID/fd/N named kProgressName. Throws Error if it is not a progress page, or if the system refuses.
+  explicit ProgressPage(FileDescriptor page, bool is_read_only = false);
   ProgressPage(ProgressPage&& other) noexcept
       : page_(std::move(other.page_)), ranks_(other.ranks_), slots_(std::exchange(other.slots_, nullptr)) {}
   ProgressPage& operator=(ProgressPage&&) = delete;
@@ -46,11 +44,9 @@ class ProgressPage {
 
  private:
   struct Slot;
-  ProgressPage(FileDescriptor page, std::size_t ranks, int protection);
-  void map(int protection);
 
   FileDescriptor page_;
-  std::size_t ranks_;
+  std::size_t ranks_ = 0;
   Slot* slots_ = nullptr;
 };
 

@@ -151,7 +151,7 @@ std::optional<RankEnvironment> rank_environment() {
     self.generation = required_number(kGenerationVariable);
     close_on_exec(*self.orders);
   }
-  set_process_progress_page({FileDescriptor(required_number(kProgressVariable)), self.world_size}, self.rank);
+  set_process_progress_page(ProgressPage(FileDescriptor(required_number(kProgressVariable))), self.rank);
   fault_rank() = self.rank;
   fault_point("start");
   return self;
