@@ -156,11 +156,11 @@ TEST(DiagnosisTest, PrintsTextAndJson) {
 TEST(FlightRecordTest, KeepsTheLastEventsInOrder) {
   const Scratch scratch;
   FlightRecorder recorder(scratch.path("rank"));
-  EXPECT_THAT(read_flight(scratch.path("rank")), IsEmpty());
+  EXPECT_THAT(FlightRecorder::read(scratch.path("rank")), IsEmpty());
   const auto noted = static_cast<std::int64_t>(kFlightEvents) + 7;
   for (std::int64_t step = 1; step <= noted; ++step)
     recorder.note({RankProgress::Phase::Steps, step, transfer(InstructionKind::StartSend, kF1, 3)});
-  const Events events = read_flight(scratch.path("rank"));
+  const Events events = FlightRecorder::read(scratch.path("rank"));
   ASSERT_EQ(events.size(), kFlightEvents);
   EXPECT_EQ(events.front().progress.step, 8);
   EXPECT_EQ(events.back().progress.step, noted);
@@ -173,10 +173,10 @@ TEST(FlightRecordTest, RejectsInvalidRecords) {
   { const FlightRecorder recorder(scratch.path("rank")); }
   for (const std::uintmax_t bytes : {0U, 10U, 600'000U}) {
     std::filesystem::resize_file(scratch.path("rank"), bytes);
-    EXPECT_THAT([&] { static_cast<void>(read_flight(scratch.path("rank"))); },
+    EXPECT_THAT([&] { static_cast<void>(FlightRecorder::read(scratch.path("rank"))); },
                 ThrowsMessage<ConfigError>(HasSubstr("is not a flight record")));
   }
-  EXPECT_THAT([&] { static_cast<void>(read_flight(scratch.path("none"))); },
+  EXPECT_THAT([&] { static_cast<void>(FlightRecorder::read(scratch.path("none"))); },
               ThrowsMessage<ConfigError>(HasSubstr("cannot be read")));
 }
 
@@ -190,7 +190,7 @@ TEST(FlightRecordTest, SkipsInvalidEvents) {
   file.seekp(64 + sizeof(FlightEvent) + offsetof(FlightEvent, progress));  // the phase of the second event
   file.put('\x77');
   file.close();
-  const Events events = read_flight(scratch.path("rank"));
+  const Events events = FlightRecorder::read(scratch.path("rank"));
   ASSERT_EQ(events.size(), 2U);
   EXPECT_EQ(events[1].progress.step, 3);
 }

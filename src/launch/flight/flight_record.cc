@@ -9,9 +9,9 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
-#include <cstring>
 #include <ctime>
 #include <fstream>
+#include <memory>
 #include <type_traits>
 #include <utility>
 
@@ -52,6 +52,8 @@ namespace {
 
 static_assert(std::is_trivially_copyable_v<FlightEvent>, "it is stored as bytes");
 
+constexpr std::size_t kHeaderBytes = 64;
+
 struct Header {
   static constexpr std::array<char, 8> kMagic = {'C', 'H', 'F', 'L', 'Y', '0', '0', '2'};
   std::array<char, 8> magic = kMagic;
@@ -59,10 +61,6 @@ struct Header {
   std::uint32_t event_bytes = sizeof(FlightEvent);  // a build whose instructions differ rejects the file
   std::uint64_t count = 0;
 };
-static_assert(sizeof(Header) == 24);
-
-constexpr std::size_t kHeaderBytes = 64;
-constexpr std::size_t kFileBytes = kHeaderBytes + kFlightEvents * sizeof(FlightEvent);
 
 /// A crash of the machine may leave any bytes.
 bool is_valid(const RankProgress& progress) {
@@ -112,19 +110,19 @@ bool is_recorded(const fs::path& file) {
 
 }  // namespace
 
+/// Content of a flight record.
 struct FlightRecorder::File {
   Header header;
-  std::array<std::byte, kHeaderBytes - sizeof(Header)> unused;
-  std::array<FlightEvent, kFlightEvents> events;
+  alignas(kHeaderBytes) std::array<FlightEvent, kFlightEvents> events;
 };
 
 FlightRecorder::FlightRecorder(const std::string& path) {
-  static_assert(sizeof(File) == kFileBytes);
+  static_assert(sizeof(File) == kHeaderBytes + kFlightEvents * sizeof(FlightEvent));
   FileDescriptor file(::open(path.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0666));
   // Without allocation, a full disk would end the rank by SIGBUS at a later note.
-  const int refusal = file.get() < 0 ? errno : ::posix_fallocate(file.get(), 0, kFileBytes);
+  const int refusal = file.get() < 0 ? errno : ::posix_fallocate(file.get(), 0, sizeof(File));
   if (refusal != 0) throw Error(fmt::format("{}: cannot be written ({})", path, system_message(refusal)));
-  void* memory = ::mmap(nullptr, kFileBytes, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);
+  void* memory = ::mmap(nullptr, sizeof(File), PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);
   if (memory == MAP_FAILED) check_system(-1, "map " + path);
   static_cast<void>(::flock(file.get(), LOCK_EX | LOCK_NB));  // the kernel releases it, also after a kill
   lock_ = std::move(file);
@@ -132,7 +130,7 @@ FlightRecorder::FlightRecorder(const std::string& path) {
   file_->header = Header{};
 }
 
-FlightRecorder::~FlightRecorder() { ::munmap(file_, kFileBytes); }
+FlightRecorder::~FlightRecorder() { ::munmap(file_, sizeof(File)); }
 
 /// Increments the count last, so that a killed process leaves only complete events.
 void FlightRecorder::note(const RankProgress& progress) {
@@ -142,25 +140,19 @@ void FlightRecorder::note(const RankProgress& progress) {
   count.store(index + 1, std::memory_order_release);
 }
 
-std::vector<FlightEvent> read_flight(const std::string& path) {
+std::vector<FlightEvent> FlightRecorder::read(const std::string& path) {
   std::ifstream stream(path, std::ios::binary);
-  // One byte more than a record has, so that a longer file is noticed.
-  std::string bytes(kFileBytes + 1, '\0');
-  stream.read(bytes.data(), static_cast<std::streamsize>(bytes.size()));
   if (!stream.is_open()) reject("{}: cannot be read", path);
-  Header header;
-  std::memcpy(&header, bytes.data(), sizeof header);
-  if (stream.gcount() != static_cast<std::streamsize>(kFileBytes) || header.magic != Header::kMagic ||
-      header.capacity != kFlightEvents || header.event_bytes != sizeof(FlightEvent)) {
+  const auto file = std::make_unique<File>();
+  stream.read(reinterpret_cast<char*>(file.get()), sizeof(File));
+  const bool is_whole = stream.good() && stream.peek() == std::ifstream::traits_type::eof();
+  const auto& [magic, capacity, event_bytes, count] = file->header;
+  if (!is_whole || magic != Header::kMagic || capacity != kFlightEvents || event_bytes != sizeof(FlightEvent))
     reject("{}: is not a flight record of this version", path);
-  }
   std::vector<FlightEvent> events;
   // The writer may be at work: an event that it overwrites meanwhile is invalid, or newer than its neighbors.
-  const std::uint64_t first = header.count - std::min<std::uint64_t>(header.count, kFlightEvents);
-  for (std::uint64_t index = first; index < header.count; ++index) {
-    FlightEvent event;
-    std::memcpy(static_cast<void*>(&event), bytes.data() + kHeaderBytes + index % kFlightEvents * sizeof event,
-                sizeof event);
+  for (std::uint64_t index = count - std::min<std::uint64_t>(count, kFlightEvents); index < count; ++index) {
+    const FlightEvent& event = file->events[index % kFlightEvents];
     if (is_valid(event.progress)) events.push_back(event);
   }
   return events;
@@ -253,7 +245,7 @@ Flight read_flight_folder(const std::string& path) {
     reject("{}: {} has no ranks, or too many", flight.folder, kJobName);
   for (std::size_t rank = 0; rank < flight.job.ranks.size(); ++rank) {
     try {
-      flight.ranks.emplace_back(read_flight(flight_path(flight.folder, static_cast<int>(rank))));
+      flight.ranks.emplace_back(FlightRecorder::read(flight_path(flight.folder, static_cast<int>(rank))));
     } catch (const ConfigError&) {
       flight.ranks.emplace_back();
     }

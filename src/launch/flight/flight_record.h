@@ -35,16 +35,15 @@ class FlightRecorder {
 
   /// Records that this activity begins now.
   void note(const RankProgress& progress);
+  /// Returns the valid events of a flight record, oldest first. The rank may still be writing it. Throws ConfigError
+  /// for a file that is not a flight record.
+  [[nodiscard]] static std::vector<FlightEvent> read(const std::string& path);
 
  private:
   struct File;
   FileDescriptor lock_;  ///< For require_no_recording()
   File* file_ = nullptr;
 };
-
-/// Returns the valid events of a flight record, oldest first. The rank may still be writing it. Throws ConfigError for
-/// a file that is not a flight record.
-[[nodiscard]] std::vector<FlightEvent> read_flight(const std::string& path);
 
 /// Sets the recorder of the calling thread, which borrows it; null: none.
 void set_flight_recorder(FlightRecorder* recorder);
