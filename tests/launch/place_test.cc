@@ -306,28 +306,12 @@ TEST(ExpandHostsTest, ReadsListsAsSlurmWritesThem) {
   EXPECT_THAT(expand_hosts("n[4294967294-4294967295]"), ElementsAre("n4294967294", "n4294967295"));
 }
 
-TEST(ExpandHostsTest, NamesTheFaultOfAList) {
-  const std::map<std::string, std::string> faults = {
-      {"n[0-2", "has a bracket that does not close"},
-      {"n[0-1]x", "has text after a bracket"},
-      {"[node1,node2]", "has 'node1' in place of a number or range"},
-      {"a[-]", "has '-' in place of a number or range"},
-      {"a[]", "has '' in place of a number or range"},
-      {"a[1,]", "has '' in place of a number or range"},
-      {"a[1--2]", "has '1--2' in place of a number or range"},
-      {"a[3-1]", "has '3-1' in place of a number or range"},
-      {"a[1-9999999999]", "has '1-9999999999' in place of a number or range"},
-      {"a[4294967290-4294967296]", "has '4294967290-4294967296' in place of a number or range"},
-      {"a[0-4294967295]", "has '0-4294967295' in place of a number or range"},
-      {",a", "has '' in place of a name"},
-      {"a,,b", "has '' in place of a name"},
-      {"a, b", "has ' b' in place of a name"},
-      {"a]", "has 'a]' in place of a name"},
-      {"a,", "ends with a comma"},
-  };
-  for (const auto& [list, fault] : faults) {
-    EXPECT_THAT([&list = list] { static_cast<void>(expand_hosts(list)); },
-                ThrowsMessage<ConfigError>(HasSubstr(fmt::format("the node list '{}' {}; expected", list, fault))));
+TEST(ExpandHostsTest, RejectsOtherLists) {
+  for (const char* list :
+       {"n[0-2", "n[0-1]x", "[node1,node2]", "a[-]", "a[]", "a[1,]", "a[1--2]", "a[3-1]", "a[1-9999999999]",
+        "a[4294967290-4294967296]", "a[0-4294967295]", ",a", "a,,b", "a, b", "a]", "a,"}) {
+    EXPECT_THAT([&] { static_cast<void>(expand_hosts(list)); },
+                ThrowsMessage<ConfigError>(HasSubstr(fmt::format("the node list '{}' is malformed", list))));
   }
 }
 

@@ -9,10 +9,12 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <regex>
 
 #include "core/choices.h"
 #include "core/mapped.h"
 #include "core/reject.h"
+#include "core/value_text.h"
 #include "launch/local/process.h"
 #include "rendezvous/channel.h"
 
@@ -158,29 +160,23 @@ RendezvousPoint slurm_server(const Variables& variables) {
   return {.host = nodes.front(), .port = static_cast<std::uint16_t>(port)};
 }
 
-[[noreturn]] void refuse_nodes(const std::string& list, const std::string& fault) {
-  reject("the node list '{}' {}; expected a list as in n[0-2,07],login, or MASTER_ADDR and MASTER_PORT", list, fault);
+[[noreturn]] void refuse_nodes(const std::string& list) {
+  reject("the node list '{}' is malformed; expected a list as in n[0-2,07],login, or MASTER_ADDR and MASTER_PORT",
+         list);
 }
 
-/// Appends the hosts of the ranges in a bracket, such as 0-2,07, behind `prefix`.
-void add_ranges(const std::string& list, const std::string& prefix, const std::string& ranges,
-                std::vector<std::string>& hosts) {
+/// Appends the hosts of a range such as 3 or 07-10 in a bracket behind `prefix`. Returns false if it is no range.
+bool add_range(const std::string& prefix, std::string_view range, std::vector<std::string>& hosts) {
   constexpr std::uint32_t kMaxHosts = 1 << 16;  // MaxNodeCount of SLURM
-  for (std::size_t at = 0; at <= ranges.size();) {
-    const std::size_t end = std::min(ranges.find(',', at), ranges.size());
-    const std::string range = ranges.substr(at, end - at);
-    const std::size_t dash = std::min(range.find('-'), range.size());
-    const std::string digits = range.substr(0, dash);
-    const auto first = parse_number<std::uint32_t>(digits);
-    const auto last = dash == range.size() ? first : parse_number<std::uint32_t>(range.substr(dash + 1));
-    if (!first || !last || *last < *first || *last - *first >= kMaxHosts) {
-      refuse_nodes(list, fmt::format("has '{}' in place of a number or range", range));
-    }
-    // With 32 bits, `n <= *last` would hold forever for the largest number. The first number sets the width: 07-10
-    // means 07, 08, 09, 10.
-    for (std::uint64_t n = *first; n <= *last; ++n) hosts.push_back(fmt::format("{}{:0>{}}", prefix, n, digits.size()));
-    at = end + 1;
-  }
+  const auto ends = split_at('-', range);
+  const auto first = parse_number<std::uint32_t>(ends.front());
+  const auto last = parse_number<std::uint32_t>(ends.back());
+  if (ends.size() > 2 || !first || !last || *last < *first || *last - *first >= kMaxHosts) return false;
+  // With 32 bits, `n <= *last` would hold forever for the largest number. The first number sets the width: 07-10 means
+  // 07, 08, 09, 10.
+  const std::size_t width = ends.front().size();
+  for (std::uint64_t n = *first; n <= *last; ++n) hosts.push_back(fmt::format("{}{:0>{}}", prefix, n, width));
+  return true;
 }
 
 /// FileStore locks the file at every use, so this lock needs another file.
@@ -206,25 +202,19 @@ RendezvousFile::~RendezvousFile() {
 }
 
 std::vector<std::string> expand_hosts(const std::string& list) {
+  // A name, ranges in a bracket, or both; then the end, or a comma and another entry.
+  static const std::regex kEntry(R"((?=[^,])([^,\[\] ]*)(?:\[([^\[\]]+)\])?(?:,(?=.)|$))");
   std::vector<std::string> hosts;
-  for (std::size_t at = 0; at < list.size();) {
-    const std::size_t end = std::min(list.find_first_of(",[", at), list.size());
-    const std::string name = list.substr(at, end - at);
-    at = end;
-    // At the end of `list`, list[at] is the zero behind its characters.
-    if (list[at] == '[') {
-      const auto close = list.find(']', at);
-      if (close == std::string::npos) refuse_nodes(list, "has a bracket that does not close");
-      add_ranges(list, name, list.substr(at + 1, close - at - 1), hosts);
-      at = close + 1;
-    } else if (name.empty() || name.find_first_of("] ") != std::string::npos) {
-      refuse_nodes(list, fmt::format("has '{}' in place of a name", name));
-    } else {
-      hosts.push_back(name);
+  std::smatch entry;
+  for (auto at = list.begin(); at != list.end(); at = entry[0].second) {
+    if (!std::regex_search(at, list.end(), entry, kEntry, std::regex_constants::match_continuous)) refuse_nodes(list);
+    const std::string ranges = entry[2];
+    if (ranges.empty()) {
+      hosts.push_back(entry[1]);
+      continue;
     }
-    if (at == list.size()) break;
-    if (list[at] != ',') refuse_nodes(list, "has text after a bracket");
-    if (++at == list.size()) refuse_nodes(list, "ends with a comma");
+    for (const std::string_view range : split_at_commas(ranges))
+      if (!add_range(entry[1], range, hosts)) refuse_nodes(list);
   }
   return hosts;
 }

@@ -38,7 +38,7 @@ class RendezvousFile {
 };
 
 /// Expands a SLURM node list: "n[0-2,07],login" becomes n0, n1, n2, n07, login. Throws ConfigError, naming the list, if
-/// it has an empty name, an unclosed bracket, text after a bracket, or no rising range of numbers in a bracket.
+/// it is malformed.
 [[nodiscard]] std::vector<std::string> expand_hosts(const std::string& list);
 
 }  // namespace chimera
