@@ -89,22 +89,16 @@ std::string describe_origin(const RankPlace& place, const std::string& where) {
 std::filesystem::path own_folder() {
   std::error_code error;
   const std::filesystem::path parent = std::filesystem::temp_directory_path(error);
-  if (error)
-    throw Error("no folder for the rendezvous file of the ranks: " + error.message() +
-                "; set TMPDIR to a folder that exists");
   const std::filesystem::path folder = parent / fmt::format("chimera-{}", ::getuid());
-  if (::mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) {
-    throw Error(
-        fmt::format("the rendezvous folder '{}' cannot be made ({}); set TMPDIR to a folder that can be written",
-                    folder.string(), system_message(errno)));
-  }
   struct stat status {};
-  const bool is_own = ::lstat(folder.c_str(), &status) == 0 && S_ISDIR(status.st_mode) && status.st_uid == ::getuid() &&
+  const bool is_own = !error && (::mkdir(folder.c_str(), 0700) == 0 || errno == EEXIST) &&
+                      ::lstat(folder.c_str(), &status) == 0 && S_ISDIR(status.st_mode) && status.st_uid == ::getuid() &&
                       (status.st_mode & 077U) == 0;
   if (!is_own) {
-    throw Error(fmt::format(
-        "the rendezvous folder '{}' must belong to this user and be closed to others; remove it, or set TMPDIR",
-        folder.string()));
+    throw Error(
+        fmt::format("the rendezvous folder '{}' must belong to this user and be closed to others; remove it, or "
+                    "set TMPDIR to a folder that can be written",
+                    folder.string()));
   }
   return folder;
 }
