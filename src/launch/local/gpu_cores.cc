@@ -3,30 +3,23 @@
 #include <fmt/format.h>
 #include <sched.h>
 #include <unistd.h>
-#include <charconv>
 #include <fstream>
 #include <set>
+
+#include "core/choices.h"
+#include "core/value_text.h"
 
 namespace chimera {
 
 std::optional<std::vector<int>> parse_core_list(const std::string& text) {
   std::set<int> cores;
-  const char* next = text.data();
-  const char* const end = next + text.size();
-  const auto number = [&](int& value) {
-    const auto [after, error] = std::from_chars(next, end, value);
-    const bool is_read = error == std::errc() && value >= 0 && value < CPU_SETSIZE;
-    next = after;
-    return is_read;
-  };
-  while (next != end) {
-    int first = 0;
-    if (!number(first)) return std::nullopt;
-    int last = first;
-    if (next != end && *next == '-' && (++next, !number(last))) return std::nullopt;
-    if (last < first) return std::nullopt;
-    for (int core = first; core <= last; ++core) cores.insert(core);
-    if (next != end && (*next != ',' || ++next == end)) return std::nullopt;
+  if (text.empty()) return std::vector<int>();
+  for (const std::string_view range : split_at_commas(text)) {
+    const auto ends = split_at('-', range);
+    const auto first = parse_number<int>(ends.front());
+    const auto last = parse_number<int>(ends.back());
+    if (ends.size() > 2 || !first || !last || *last < *first || *last >= CPU_SETSIZE) return std::nullopt;
+    for (int core = *first; core <= *last; ++core) cores.insert(core);
   }
   return std::vector<int>(cores.begin(), cores.end());
 }
