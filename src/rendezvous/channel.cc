@@ -63,7 +63,7 @@ bool are_equal_digests(const Digest& one, const Digest& other) {
 
 namespace {
 
-constexpr std::string_view kGreeting = "chimera rendezvous 1\n";  // protocol name and version
+constexpr std::string_view kGreeting = "chimera rendezvous 2\n";  // protocol name and version
 constexpr std::uint8_t kWelcome = 1;
 constexpr std::uint8_t kStranger = 0;
 

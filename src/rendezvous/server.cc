@@ -44,11 +44,6 @@ auto read_array(std::string_view bytes, std::size_t size, Read&& read) {
   throw ChannelError("not a rendezvous message");
 }
 
-/// A request comes from another process, so the store must not read a name that it does not have.
-std::size_t fewest_names(RequestKind kind) {
-  return kind == RequestKind::Count || kind == RequestKind::Check || kind == RequestKind::Wait ? 0 : 1;
-}
-
 constexpr std::chrono::milliseconds kPause{50};      // between connection attempts
 constexpr std::chrono::milliseconds kAttempt{2000};  // for the connection of an attempt: a host that is down is silent
 
@@ -93,10 +88,11 @@ std::string to_bytes(const Answer& answer) {
 Request read_request(std::string_view bytes) {
   return read_array(bytes, 5, [](const Json& json) {
     const std::int64_t kind = integer_of(json[0]);
-    if (kind < 0 || kind > static_cast<int>(RequestKind::Wait)) throw ChannelError("not a rendezvous request");
+    if (kind < 0 || kind > static_cast<int>(RequestKind::Count)) throw ChannelError("not a rendezvous request");
     Request request{.kind = static_cast<RequestKind>(kind)};
     request.names = json[1].get<std::vector<std::string>>();
-    if (request.names.size() < fewest_names(request.kind)) throw ChannelError("a request without a name");
+    // The store must not read a name that the request does not have.
+    if (request.names.empty() && request.kind != RequestKind::Count) throw ChannelError("a request without a name");
     request.value = json[2].get<std::string>();
     request.number = integer_of(json[3]);
     request.timeout = std::chrono::milliseconds(std::clamp<std::int64_t>(integer_of(json[4]), 0, kLongestWait.count()));
@@ -131,13 +127,11 @@ Answer KeyValueStore::answer(const Request& request) {
     }
     case RequestKind::Remove: return {.is_there = values_.erase(request.names.front()) > 0};
     case RequestKind::Count: return {.is_there = true, .number = static_cast<std::int64_t>(values_.size())};
-    case RequestKind::Check: return {.is_there = has_all()};
     case RequestKind::Get:
-    case RequestKind::Wait:
       changed_.wait_until(lock, deadline_after(request.timeout), [&] { return stopped_ || has_all(); });
       // The wait also ends by timeout or stop().
       if (!has_all()) return {};
-      return {.is_there = true, .value = request.kind == RequestKind::Get ? values_[request.names.front()] : ""};
+      return {.is_there = true, .value = values_[request.names.front()]};
   }
   return {};
 }

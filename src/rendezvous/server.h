@@ -21,23 +21,23 @@
 
 namespace chimera {
 
-/// Operations of the store. Get and Wait wait until all keys exist; Check tests whether they exist; Add adds to the
-/// number in a value, which is decimal text; Remove removes a key; Count returns the number of keys in the store.
-enum class RequestKind : std::uint8_t { Set, Get, Add, Remove, Count, Check, Wait };
+/// Operations of the store. Get waits until all keys exist; Add adds to the number in a value, which is decimal text;
+/// Remove removes a key; Count returns the number of keys in the store.
+enum class RequestKind : std::uint8_t { Set, Get, Add, Remove, Count };
 
 /// A request of a client. Each kind uses some of the fields.
 struct Request {
   RequestKind kind = RequestKind::Count;
-  std::vector<std::string> names = {};   ///< keys: several for Check and Wait, none for Count, else one
+  std::vector<std::string> names = {};   ///< keys: at least one for Get, none for Count, else one
   std::string value = {};                ///< Set: the new value
   std::int64_t number = 0;               ///< Add: the number to add
-  std::chrono::milliseconds timeout{0};  ///< Get, Wait: maximum time to wait for missing keys
+  std::chrono::milliseconds timeout{0};  ///< Get: maximum time to wait for missing keys
 };
 
 /// The server's answer to a request.
 struct Answer {
-  bool is_there = false;    ///< Get, Check, Wait: all keys exist; Remove: the key existed; others: true
-  std::string value = {};   ///< Get: the value
+  bool is_there = false;    ///< Get: all keys exist; Remove: the key existed; others: true
+  std::string value = {};   ///< Get: the value of the first key
   std::int64_t number = 0;  ///< Add: the sum, which starts at 0; Count: the number of keys
 };
 
@@ -51,8 +51,8 @@ struct Answer {
 /// The key-value store that ranks use for rendezvous, in the memory of rank 0. Thread-safe.
 class KeyValueStore {
  public:
-  /// Performs a request and returns its answer. Get and Wait block until all keys exist, at most for the request's
-  /// timeout; if a key is then still missing, Answer::is_there is false.
+  /// Performs a request and returns its answer. Get blocks until all keys exist, at most for the request's timeout;
+  /// if a key is then still missing, Answer::is_there is false.
   [[nodiscard]] Answer answer(const Request& request);
   /// Makes all waiting calls return, and all later calls return without waiting.
   void stop();

@@ -81,8 +81,8 @@ TEST(RendezvousTest, AnswersAsC10dStoresDo) {
   EXPECT_EQ(rank.ask({.kind = RequestKind::Add, .names = {"n"}, .number = 3}).number, 3);
   EXPECT_EQ(rank.ask({.kind = RequestKind::Add, .names = {"n"}, .number = -1}).number, 2);
   EXPECT_EQ(rank.ask({.kind = RequestKind::Count}).number, 1);
-  EXPECT_TRUE(rank.ask({.kind = RequestKind::Check, .names = {"n"}}).is_there);
-  EXPECT_FALSE(rank.ask({.kind = RequestKind::Check, .names = {"n", "m"}}).is_there);
+  EXPECT_TRUE(rank.ask({.kind = RequestKind::Get, .names = {"n"}}).is_there);
+  EXPECT_FALSE(rank.ask({.kind = RequestKind::Get, .names = {"n", "m"}}).is_there);
   EXPECT_TRUE(rank.ask({.kind = RequestKind::Remove, .names = {"n"}}).is_there);
   EXPECT_FALSE(rank.ask({.kind = RequestKind::Remove, .names = {"n"}}).is_there);
   EXPECT_FALSE(rank.ask({.kind = RequestKind::Get, .names = {"n"}}).is_there);
@@ -93,7 +93,7 @@ TEST(RendezvousTest, WaitsForLaterValues) {
   RendezvousClient early = place.join();
   RendezvousClient late = place.join();
   auto answer = std::async(std::launch::async, [&] {
-    return early.ask({.kind = RequestKind::Wait, .names = {"a", "b"}, .timeout = kPatience});
+    return early.ask({.kind = RequestKind::Get, .names = {"a", "b"}, .timeout = kPatience});
   });
   for (const char* name : {"a", "b"}) static_cast<void>(late.ask({.kind = RequestKind::Set, .names = {name}}));
   EXPECT_TRUE(answer.get().is_there);

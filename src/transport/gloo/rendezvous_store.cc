@@ -80,12 +80,12 @@ class ServedStore final : public c10d::Store {
     return client_->ask({.kind = RequestKind::Remove, .names = {key}}).is_there;
   }
   bool check(const std::vector<std::string>& keys) override {
-    return client_->ask({.kind = RequestKind::Check, .names = keys}).is_there;
+    return client_->ask({.kind = RequestKind::Get, .names = keys}).is_there;
   }
   std::int64_t getNumKeys() override { return client_->ask({.kind = RequestKind::Count}).number; }
   void wait(const std::vector<std::string>& keys) override { wait(keys, timeout_); }
   void wait(const std::vector<std::string>& keys, const std::chrono::milliseconds& timeout) override {
-    if (!client_->ask({.kind = RequestKind::Wait, .names = keys, .timeout = timeout}).is_there) throw late(timeout);
+    if (!client_->ask({.kind = RequestKind::Get, .names = keys, .timeout = timeout}).is_there) throw late(timeout);
   }
 
  private:
