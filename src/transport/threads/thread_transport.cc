@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <deque>
 #include <exception>
+#include <map>
 #include <mutex>
 #include <utility>
 #include <vector>
@@ -62,33 +63,21 @@ class ThreadChannel {
   };
 
   void send(Message message) {
-    bool notify = false;
     {
       const std::scoped_lock lock(mutex_);
-      messages_.push_back(std::move(message));
-      notify = receiver_waits_;
+      messages_.emplace(sent_++, std::move(message));
     }
-    if (notify) arrived_.notify_one();
+    arrived_.notify_one();
   }
   /// Returns the number of the next message to receive.
   [[nodiscard]] std::int64_t post() { return posted_++; }
-  /// Blocks until message `number` arrives. Returns an undefined tensor if `close_flag` is closed. Call it once per
-  /// number.
+  /// Blocks until message `number` arrives. Returns an undefined tensor if `close_flag` is closed. Receives may be
+  /// waited for out of order. Call it once per number.
   [[nodiscard]] Message take(std::int64_t number, const CloseFlag& close_flag) {
     std::unique_lock lock(mutex_);
-    receiver_waits_ = true;
-    const auto arrived = [&] { return number < first_ + static_cast<std::int64_t>(messages_.size()); };
-    arrived_.wait(lock, [&] { return close_flag.closed() || arrived(); });
-    receiver_waits_ = false;
+    arrived_.wait(lock, [&] { return close_flag.closed() || messages_.contains(number); });
     if (close_flag.closed()) return {};
-    require_invariant(number >= first_, fmt::format("message {} of a channel is taken twice", number));
-    // Receives may be waited for out of order, so a taken message leaves a gap until all before it are taken.
-    Message message = std::exchange(messages_[static_cast<std::size_t>(number - first_)], Message());
-    while (!messages_.empty() && !messages_.front().tensor.tensor.defined()) {
-      messages_.pop_front();
-      ++first_;
-    }
-    return message;
+    return std::move(messages_.extract(number).mapped());
   }
   /// Makes a blocked take() check its flag again.
   void wake() {
@@ -99,9 +88,8 @@ class ThreadChannel {
  private:
   std::mutex mutex_;
   std::condition_variable arrived_;
-  std::deque<Message> messages_;  ///< messages first_, first_ + 1, ...; undefined once taken
-  std::int64_t first_ = 0;
-  bool receiver_waits_ = false;  ///< avoids a system call for an unneeded notification
+  std::map<std::int64_t, Message> messages_;  ///< by number
+  std::int64_t sent_ = 0;
   std::int64_t posted_ = 0;
 };
 
@@ -141,13 +129,10 @@ void write_sum(const at::Tensor& sum, std::vector<Addend>& addends) {
   std::int64_t offset = 0;
   for (std::size_t member = 0; member < addends.size(); ++member) {
     at::Tensor& buffer = addends[member].sum.gradients;
+    const std::int64_t count = counts.empty() ? sum.numel() : counts[member];
     // The buffer of the first member is the sum itself, unless the sum has an order.
-    if (counts.empty()) {
-      if (!buffer.is_same(sum)) buffer.copy_(sum);
-      continue;
-    }
-    if (!buffer.is_same(sum)) buffer.narrow(0, offset, counts[member]).copy_(sum.narrow(0, offset, counts[member]));
-    offset += counts[member];
+    if (!buffer.is_same(sum)) buffer.narrow(0, offset, count).copy_(sum.narrow(0, offset, count));
+    if (!counts.empty()) offset += count;
   }
 }
 
@@ -197,8 +182,7 @@ class ThreadSum {
   /// Blocks until each buffer holds the result. No buffer is accessed after any member's wait() has returned. Call it
   /// once per member and round. Throws PeerLostError if `close_flag` is closed, TransportError if the sum failed, both
   /// with the operation.
-  template <class Describe>
-  void wait(std::int64_t number, const CloseFlag& close_flag, const Describe& operation) {
+  void wait(std::int64_t number, const CloseFlag& close_flag, const std::string& operation) {
     std::unique_lock lock(mutex_);
     Round& round = round_of(number);
     changed_.wait(lock, [&] { return close_flag.closed() || round.num_deposited == num_members_; });
@@ -215,7 +199,7 @@ class ThreadSum {
     }
     // Waits even if closed: another member may be writing into this member's buffer.
     changed_.wait(lock, [&] { return round.phase != Phase::Summing; });
-    close_flag.check(operation);
+    close_flag.check([&] { return operation; });
     round.summed.await();
     const std::string error = round.error;
     ++round.num_left;
@@ -224,7 +208,7 @@ class ThreadSum {
       rounds_.pop_front();
       ++first_;
     }
-    if (!error.empty()) throw TransportError(operation() + ": " + error);
+    if (!error.empty()) throw TransportError(operation + ": " + error);
   }
 
   /// Makes blocked waits check their flag again.
@@ -327,24 +311,22 @@ class Receive final : public Pending {
 
 class Sum final : public Pending {
  public:
-  /// `operation` names the sum in errors: "all-reduce of stage 2".
-  Sum(Network& hub, ThreadSum& sum, RankId rank, std::size_t member, Addend addend, std::string operation)
+  /// `operation` names the sum in errors: "rank 1: all-reduce of stage 2".
+  Sum(Network& hub, ThreadSum& sum, std::size_t member, Addend addend, std::string operation)
       : hub_(hub),
         sum_(sum),
-        rank_(rank),
         operation_(std::move(operation)),
         buffer_(addend.sum.gradients),
         round_(sum.deposit(member, std::move(addend))) {}
 
   at::Tensor wait() override {
-    sum_.wait(round_, hub_.close_flag, [&] { return fmt::format("rank {}: {}", rank_.value(), operation_); });
+    sum_.wait(round_, hub_.close_flag, operation_);
     return buffer_;
   }
 
  private:
   Network& hub_;
   ThreadSum& sum_;
-  RankId rank_;
   std::string operation_;
   at::Tensor buffer_;
   std::int64_t round_;
@@ -375,15 +357,17 @@ class ThreadTransport final : public Transport {
 
   void all_sum(std::span<double> values) override {
     const auto view = at::from_blob(values.data(), {static_cast<std::int64_t>(values.size())}, at::kDouble);
-    Sum(hub_, hub_.everyone, rank_, rank_.index(), {.sum = {.gradients = view}}, "all-sum").wait();
+    Sum(hub_, hub_.everyone, rank_.index(), {.sum = {.gradients = view}},
+        fmt::format("rank {}: all-sum", rank_.value()))
+        .wait();
   }
 
  private:
   std::unique_ptr<Pending> start(ParameterGroupId group, Addend addend, const char* name) {
     const std::size_t member = index_in_group(hub_.groups, group, rank_);
     addend.ready = StreamMark(addend.sum.gradients.device());
-    return std::make_unique<Sum>(hub_, hub_.sums[group.index()], rank_, member, std::move(addend),
-                                 fmt::format("{} of stage {}", name, group.value()));
+    return std::make_unique<Sum>(hub_, hub_.sums[group.index()], member, std::move(addend),
+                                 fmt::format("rank {}: {} of stage {}", rank_.value(), name, group.value()));
   }
 
   Network& hub_;
