@@ -1,7 +1,6 @@
 #include "transport/gloo/gloo_transport.h"
 
 #include <fmt/format.h>
-#include <concepts>
 #include <cstdlib>
 #include <exception>
 #include <map>
@@ -35,17 +34,6 @@ void keep_no_flight_record() {
   static_cast<void>(once);
 }
 
-/// Returns an empty text for a day or more.
-std::string joining_limit(std::chrono::milliseconds timeout) {
-  return timeout < std::chrono::hours(24) ? fmt::format(", up to {} ms a step", timeout.count()) : "";
-}
-
-/// A transfer or collective, for errors.
-struct Operation {
-  const char* name;    ///< "send to rank"
-  std::int64_t other;  ///< Rank, or stage of collectives
-};
-
 /// What the operations of a rank share: its options, and the translation of Gloo's errors.
 class GlooRank {
  public:
@@ -57,25 +45,23 @@ class GlooRank {
   [[nodiscard]] bool has_failed() const { return has_failed_; }
 
   /// Runs `action`; rethrows Gloo's errors as TransportError with the operation.
-  template <std::invocable Describe, class Action>
-  std::invoke_result_t<Action> guarded(Describe&& describe, Action&& action) {
+  template <class Action>
+  std::invoke_result_t<Action> guarded(const std::string& operation, Action&& action) {
     try {
       return action();
     } catch (const std::exception& error) {
       has_failed_ = true;
       const ConnectionBreaker* breaker = options_.breaker.get();
       // Whatever has failed, the broken connections are the cause.
-      if (breaker != nullptr && breaker->is_broken()) throw PeerLostError(describe() + ": connections were broken");
+      if (breaker != nullptr && breaker->is_broken()) throw PeerLostError(operation + ": connections were broken");
       if (dynamic_cast<const Error*>(&error) != nullptr) throw;
-      rethrow_gloo(describe(), error);
+      rethrow_gloo(operation, error);
     }
   }
-  template <class Action>
-  std::invoke_result_t<Action> guarded(const Operation& operation, Action&& action) {
-    return guarded([&] { return to_text(operation); }, std::forward<Action>(action));
-  }
-  [[nodiscard]] std::string to_text(const Operation& operation) const {
-    return fmt::format("rank {}: {} {}", rank(), operation.name, operation.other);
+  /// Returns an operation for errors, such as "rank 1: send to rank 0". `other` is a rank, or the stage of a
+  /// collective.
+  [[nodiscard]] std::string operation(const char* name, std::int64_t other) const {
+    return fmt::format("rank {}: {} {}", rank(), name, other);
   }
 
  private:
@@ -87,9 +73,9 @@ class GlooRank {
 /// group; sends and receives complete only in wait().
 class GlooPending final : public Pending {
  public:
-  GlooPending(GlooRank& self, Operation operation, Works works, at::Tensor result, bool is_collective = false)
+  GlooPending(GlooRank& self, std::string operation, Works works, at::Tensor result, bool is_collective = false)
       : self_(self),
-        operation_(operation),
+        operation_(std::move(operation)),
         works_(std::move(works)),
         result_(std::move(result)),
         is_collective_(is_collective) {}
@@ -112,7 +98,7 @@ class GlooPending final : public Pending {
 
  private:
   GlooRank& self_;
-  Operation operation_;
+  std::string operation_;
   Works works_;  // keep the tensors alive
   at::Tensor result_;
   bool is_collective_;
@@ -120,19 +106,13 @@ class GlooPending final : public Pending {
 
 class GlooReceive final : public Pending {
  public:
-  GlooReceive(GlooRank& self, Operation operation, c10::intrusive_ptr<c10d::Work> work, at::Tensor buffer,
-              TensorSpec spec, const MessageTag& tag)
-      : self_(self),
-        from_(operation.other),
-        arrival_(self, operation, {std::move(work)}, std::move(buffer)),
-        spec_(std::move(spec)),
-        tag_(tag) {}
+  GlooReceive(GlooRank& self, RankId from, GlooPending arrival, TensorSpec spec, const MessageTag& tag)
+      : self_(self), from_(from), arrival_(std::move(arrival)), spec_(std::move(spec)), tag_(tag) {}
 
   at::Tensor wait() override {
     const at::Tensor buffer = arrival_.wait();
     const RankId to(self_.rank());
-    return self_.guarded([] { return std::string(); },
-                         [&] { return open_message(buffer, spec_, tag_, from_, to, &sent_); });
+    return self_.guarded("", [&] { return open_message(buffer, spec_, tag_, from_, to, &sent_); });
   }
   [[nodiscard]] double sent() const override { return sent_; }
 
@@ -150,9 +130,9 @@ template <class Collective>
 class CollectivePending final : public Pending {
  public:
   template <class... Arguments>
-  CollectivePending(GlooRank& self, Operation operation, at::Tensor buffer, Arguments&&... arguments)
+  CollectivePending(GlooRank& self, std::string operation, at::Tensor buffer, Arguments&&... arguments)
       : self_(self),
-        operation_(operation),
+        operation_(std::move(operation)),
         buffer_(std::move(buffer)),
         collective_(std::forward<Arguments>(arguments)...) {}
 
@@ -161,9 +141,9 @@ class CollectivePending final : public Pending {
       try {
         collective_.wait();
       } catch (const PeerLostError& error) {
-        throw PeerLostError(self_.to_text(operation_) + ": " + error.what());
+        throw PeerLostError(operation_ + ": " + error.what());
       } catch (const Error& error) {
-        throw TransportError(self_.to_text(operation_) + ": " + error.what());
+        throw TransportError(operation_ + ": " + error.what());
       }
     });
     return buffer_;
@@ -174,7 +154,7 @@ class CollectivePending final : public Pending {
 
  private:
   GlooRank& self_;
-  Operation operation_;
+  std::string operation_;
   at::Tensor buffer_;
   Collective collective_;
 };
@@ -186,11 +166,8 @@ class GlooTransport final : public Transport {
     leave_header_room();
     keep_no_flight_record();
     try {
-      const auto joining = [&] {
-        return fmt::format("rank {}: joining {} ranks{}", options.rank, options.world_size,
-                           joining_limit(options.start_up_timeout));
-      };
-      self_.guarded(joining, [&] { connections_.join(); });
+      self_.guarded(fmt::format("rank {}: joining {} ranks", options.rank, options.world_size),
+                    [&] { connections_.join(); });
     } catch (...) {
       // No destructor runs if the constructor throws.
       end_after_failure();
@@ -207,7 +184,7 @@ class GlooTransport final : public Transport {
 
   std::unique_ptr<Pending> start_send(RankId to, at::Tensor tensor, const MessageTag& tag) override {
     const int peer = static_cast<int>(to.value());
-    const Operation operation{.name = "send to rank", .other = peer};
+    const std::string operation = self_.operation("send to rank", peer);
     return self_.guarded(operation, [&] {
       std::vector<at::Tensor> tensors{make_message(tensor, tag)};
       auto work =
@@ -218,12 +195,13 @@ class GlooTransport final : public Transport {
 
   std::unique_ptr<Pending> post_receive(RankId from, const TensorSpec& spec, const MessageTag& tag) override {
     const int peer = static_cast<int>(from.value());
-    const Operation operation{.name = "receive from rank", .other = peer};
+    const std::string operation = self_.operation("receive from rank", peer);
     return self_.guarded(operation, [&] {
       std::vector<at::Tensor> tensors{message_buffer(spec)};
       auto work =
           connections_.channel(peer, self_.rank()).recv(tensors, index_in_pair(peer, self_.rank()), kMessageTag);
-      return std::make_unique<GlooReceive>(self_, operation, std::move(work), std::move(tensors.front()), spec, tag);
+      GlooPending arrival(self_, operation, {std::move(work)}, std::move(tensors.front()));
+      return std::make_unique<GlooReceive>(self_, from, std::move(arrival), spec, tag);
     });
   }
 
@@ -232,8 +210,8 @@ class GlooTransport final : public Transport {
     const GlooGroup& members = group(id);
     const SumGroups& shared = connections_.sum_groups(id);
     const at::Tensor gradients = sum.gradients;
-    const Operation operation{.name = sum.scatters() ? "reduce-scatter of stage" : "all-reduce of stage",
-                              .other = id.value()};
+    const std::string operation =
+        self_.operation(sum.scatters() ? "reduce-scatter of stage" : "all-reduce of stage", id.value());
     return self_.guarded(operation, [&]() -> std::unique_ptr<Pending> {
       if (!members) {
         if (sum.order != nullptr) gradients.copy_(add_in_order(*sum.order, {std::move(sum.parts)}));
@@ -263,20 +241,22 @@ class GlooTransport final : public Transport {
   void sum_in_op(ParameterGroupId id, at::Tensor values) override {
     OpSum* const sum = op_sum(id);
     if (sum == nullptr) return Transport::sum_in_op(id, std::move(values));
-    self_.guarded(in_op(id), [&] { sum->add(values, self_.options().timeout); });
+    self_.guarded(self_.operation("sum in an op, group", id.value()),
+                  [&] { sum->add(values, self_.options().timeout); });
   }
 
   std::vector<at::Tensor> exchange_in_op(ParameterGroupId id, const at::Tensor& values) override {
     OpSum* const sum = op_sum(id);
     if (sum == nullptr) return {};
-    return self_.guarded(in_op(id), [&] { return sum->exchange(values, self_.options().timeout); });
+    return self_.guarded(self_.operation("sum in an op, group", id.value()),
+                         [&] { return sum->exchange(values, self_.options().timeout); });
   }
 
   std::unique_ptr<Pending> start_all_gather(ParameterGroupId id, at::Tensor buffer,
                                             const std::vector<std::int64_t>& counts) override {
     const GlooGroup& members = group(id);
     if (!members) return std::make_unique<Completed>(std::move(buffer));
-    const Operation operation{.name = "all-gather of stage", .other = id.value()};
+    const std::string operation = self_.operation("all-gather of stage", id.value());
     return self_.guarded(operation, [&] {
       return std::make_unique<GlooPending>(self_, operation, start_gloo_all_gather(members, buffer, counts), buffer);
     });
@@ -284,7 +264,7 @@ class GlooTransport final : public Transport {
 
   void all_sum(std::span<double> values) override {
     if (self_.options().world_size == 1) return;
-    self_.guarded([&] { return fmt::format("rank {}: all-sum", self_.rank()); },
+    self_.guarded(fmt::format("rank {}: all-sum", self_.rank()),
                   [&] { connections_.tree().sum(values, self_.options().timeout); });
   }
 
@@ -295,7 +275,6 @@ class GlooTransport final : public Transport {
     sum_memory_->close();
     connections_.close();
   }
-  static Operation in_op(ParameterGroupId id) { return {.name = "sum in an op, group", .other = id.value()}; }
   /// Returns null unless all members are on this host.
   [[nodiscard]] OpSum* op_sum(ParameterGroupId id) {
     const GlooGroup& members = group(id);
