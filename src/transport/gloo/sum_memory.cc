@@ -15,15 +15,11 @@ constexpr std::size_t kSmallestFile = 4096;  // one page
 
 std::shared_ptr<std::byte> MappedPeers::at(const SharedAddress& address) {
   const std::scoped_lock lock(mutex_);
-  const std::pair key(address.process, address.file);
-  auto found = mapped_.find(key);
-  if (found == mapped_.end()) found = mapped_.emplace(key, Mapping{std::make_shared<SharedMemory>(address)}).first;
-  auto& [memory, last_use] = found->second;
-  last_use = ++uses_;
+  auto& memory = mapped_[{address.process, address.file}];
+  if (!memory) memory = std::make_shared<SharedMemory>(address);
   std::shared_ptr<std::byte> byte(memory, memory->data() + address.offset);
-  // An evicted file stays mapped while someone holds a pointer into it.
-  const auto use_of = [](const auto& entry) { return entry.second.last_use; };
-  if (mapped_.size() > most_files_) mapped_.erase(std::ranges::min_element(mapped_, {}, use_of));
+  // A file stays mapped while someone holds a pointer into it.
+  if (mapped_.size() > most_files_) mapped_.clear();
   return byte;
 }
 

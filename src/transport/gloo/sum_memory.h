@@ -16,10 +16,10 @@
 
 namespace chimera {
 
-/// Maps memory of other ranks; recently used files stay mapped. Thread-safe.
+/// Maps memory of other ranks, and keeps it mapped. Thread-safe.
 class MappedPeers {
  public:
-  /// Keeps at most `most_files` files mapped, besides those in use.
+  /// If more than `most_files` files are mapped, forgets all, except those in use.
   explicit MappedPeers(std::size_t most_files = 1024) : most_files_(most_files) {}
   /// Returns a pointer to the byte at `address`. It stays mapped while the result exists. Throws Error if it cannot be
   /// mapped.
@@ -27,15 +27,9 @@ class MappedPeers {
   [[nodiscard]] std::size_t num_files() const { return mapped_.size(); }
 
  private:
-  struct Mapping {
-    std::shared_ptr<SharedMemory> memory;
-    std::uint64_t last_use = 0;
-  };
-
   std::size_t most_files_;
   std::mutex mutex_;
-  std::uint64_t uses_ = 0;
-  std::map<std::pair<std::int64_t, std::int64_t>, Mapping> mapped_;  // (process, file)
+  std::map<std::pair<std::int64_t, std::int64_t>, std::shared_ptr<SharedMemory>> mapped_;  // (process, file)
 };
 
 /// Memory files for copies of tensors, reused because peers keep them mapped. Thread-safe.
