@@ -1,6 +1,6 @@
 #include "launch/local/rank.h"
 
-#include <fcntl.h>
+#include <linux/close_range.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/prctl.h>
@@ -72,15 +72,8 @@ void leave_interrupts_to_launcher() {
   ::pthread_sigmask(SIG_UNBLOCK, &interrupt, nullptr);
 }
 
-void close_on_exec(int fd) { check_system(::fcntl(fd, F_SETFD, FD_CLOEXEC), "use a descriptor of the launcher"); }
-
-/// Returns N of "/proc/self/fd/N".
-int descriptor_of(const char* variable, const std::string& path) {
-  constexpr std::string_view kPrefix = "/proc/self/fd/";
-  const auto fd = path.starts_with(kPrefix) ? parse_number<int>(path.substr(kPrefix.size())) : std::nullopt;
-  if (!fd) reject("{} is '{}'; expected {}N, as the launcher sets it", variable, path, kPrefix);
-  return *fd;
-}
+/// Keeps the descriptors of the launcher from programs that this rank may start. Kernels before 5.11 refuse it.
+void close_descriptors_on_exec() { ::syscall(SYS_close_range, 3U, ~0U, CLOSE_RANGE_CLOEXEC); }
 
 // Set in a rank of another launcher. Failures are reported from many places, which know nothing of launchers.
 std::optional<RankPlace> own_place;
@@ -134,22 +127,17 @@ std::optional<RankEnvironment> rank_environment() {
   if (self.rank >= self.world_size) {
     reject("{} is {}; expected less than {} = {}", kRankVariable, self.rank, kWorldSizeVariable, self.world_size);
   }
-  close_on_exec(required_number(kReportVariable));
+  close_descriptors_on_exec();
   if (self.rendezvous.file.empty()) {  // An agent names a server
     self.remote = RankPlace{.rank = self.rank,
                             .world_size = self.world_size,
                             .local_rank = required_number(kLocalRankVariable),
                             .local_size = required_number(kLocalSizeVariable)};
     self.rendezvous = rendezvous_point(*self.remote, own_variables());
-  } else {
-    close_on_exec(descriptor_of(kStoreVariable, self.rendezvous.file));
   }
-  if (!self.input_path.empty()) close_on_exec(descriptor_of(kInputVariable, self.input_path));
-  close_on_exec(required_number(kProgressVariable));
   if (std::getenv(kOrdersVariable) != nullptr) {
     self.orders = required_number(kOrdersVariable);
     self.generation = required_number(kGenerationVariable);
-    close_on_exec(*self.orders);
   }
   set_process_progress_page(ProgressPage(FileDescriptor(required_number(kProgressVariable))), self.rank);
   fault_rank() = self.rank;
