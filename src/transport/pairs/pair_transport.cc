@@ -308,19 +308,16 @@ class PairTransport final : public Transport {
                     const std::vector<std::int64_t>& counts) override {
     const Group& group = group_of(id);
     if (!group) return;
-    if (!counts.empty()) {  // ordered sums exchange slices by transfers, which connect_group() connects
-      if (!to_.sums_in_order) start_sum(id, {.gradients = gradients, .counts = counts})->wait();
+    if (!to_.sums_in_order) {
+      start_sum(id, {.gradients = gradients, .counts = counts})->wait();
       return;
     }
+    // Ordered sums exchange slices by transfers, which connect_group() connects. An all-reduce then gathers the slices.
+    if (!counts.empty()) return;
     guarded(fmt::format("rank {}: all-reduce of stage {}", to_.rank, id.value()), [&] {
       const int members = group->getSize();
-      if (to_.sums_in_order) {
-        const std::int64_t slice = (gradients.numel() + members - 1) / members;  // As in SliceExchange
-        gather(starts_, *group, at::zeros({slice}, gradients.options()));
-      } else {
-        std::vector<at::Tensor> sum{gradients};
-        starts_([&] { return group->allreduce(sum); })->wait();
-      }
+      const std::int64_t slice = (gradients.numel() + members - 1) / members;  // As in SliceExchange
+      gather(starts_, *group, at::zeros({slice}, gradients.options()));
     });
   }
 
