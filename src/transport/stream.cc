@@ -84,9 +84,7 @@ void use_on_current_stream(const at::Tensor& tensor) {
   if (has_streams(tensor.device())) tensor.record_stream(current_stream(tensor.device()));
 }
 
-PooledStreamGuard::PooledStreamGuard(at::Device device) {
-  if (const auto stream = pooled_stream(device)) guard_.emplace(*stream);
-}
+PooledStreamGuard::PooledStreamGuard(at::Device device) : OptionalStreamGuard(pooled_stream(device)) {}
 
 SideStream::SideStream(at::Device device) : device_(device), stream_(pooled_stream(device)) {}
 

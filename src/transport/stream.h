@@ -76,12 +76,9 @@ void use_on_current_stream(const at::Tensor& tensor);
 
 /// Guard that makes a stream from the pool of `device` the current stream of this thread, so that thread ranks on one
 /// device use different streams. Autograd runs a backward op on the stream of its forward op.
-class PooledStreamGuard {
+class PooledStreamGuard : c10::OptionalStreamGuard {
  public:
   explicit PooledStreamGuard(at::Device device);
-
- private:
-  std::optional<c10::StreamGuard> guard_;
 };
 
 /// Separate stream for occasional work, such as copies of activations to host memory. An object keeps one stream for
