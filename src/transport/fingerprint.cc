@@ -23,9 +23,7 @@ std::vector<std::string> differing_parts(const Fingerprint& own, const Fingerpri
 }  // namespace
 
 FingerprintWords to_words(const Fingerprint& fingerprint) {
-  if (fingerprint.empty() || fingerprint.size() > kFingerprintParts) {
-    throw std::logic_error("a fingerprint has 1 to 63 parts");
-  }
+  if (fingerprint.size() > kFingerprintParts) throw std::logic_error("a fingerprint has at most 63 parts");
   FingerprintWords words(1 + kFingerprintParts, 0);
   words[0] = static_cast<std::int64_t>(fingerprint.size());
   for (std::size_t part = 0; part < fingerprint.size(); ++part) {

@@ -23,7 +23,7 @@ inline constexpr std::size_t kFingerprintParts = 63;
 
 /// A fingerprint as ranks send it: number of parts, hashes, zeros up to a fixed size. The names are not sent.
 using FingerprintWords = std::vector<std::int64_t>;  // [1 + kFingerprintParts]
-/// Converts a fingerprint, which must have at least one part.
+/// Converts a fingerprint.
 [[nodiscard]] FingerprintWords to_words(const Fingerprint& fingerprint);
 
 /// Compares the words of all ranks (`of_ranks`, by rank). The most frequent words are assumed to be right; in a tie,

@@ -28,10 +28,6 @@ using Bytes = std::vector<std::uint8_t>;
 
 constexpr std::size_t kWordsBytes = (1 + kFingerprintParts) * sizeof(std::int64_t);
 
-FingerprintWords words_of(const Fingerprint& fingerprint) {
-  return fingerprint.empty() ? FingerprintWords(1 + kFingerprintParts, 0) : to_words(fingerprint);
-}
-
 /// Sets this rank's text under `name`. Returns the texts of all ranks. Collective.
 std::vector<std::string> exchange(c10d::Store& store, const char* name, int rank, int world_size,
                                   const std::string& own) {
@@ -86,7 +82,7 @@ void require_few(const CommunicatorCount& count, int multiprocessors) {
 
 // The text is the fingerprint's words, which have one length in every build, and then the GPU's id.
 void compare_ranks(c10d::Store& store, const RankIdentity& own, int world_size) {
-  const FingerprintWords words = words_of(own.fingerprint);
+  const FingerprintWords words = to_words(own.fingerprint);
   const std::string text(reinterpret_cast<const char*>(words.data()), kWordsBytes);
   std::vector<FingerprintWords> of_ranks;
   std::vector<std::string> gpus;
