@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <future>
-#include <span>
 #include <thread>
 #include <torch/csrc/distributed/c10d/FileStore.hpp>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
@@ -208,11 +207,9 @@ void RendezvousStore::announce_missing(int rank, int world_size, std::chrono::mi
     if (store_->check({key_of(lower)})) return;
   const std::vector<int> missing = missing_of(*store_, world_size);
   if (missing.empty()) return;
-  constexpr std::size_t kMaxNamed = 16;
-  const auto named = std::span(missing).first(std::min(missing.size(), kMaxNamed));
-  print_message(fmt::format("rank {} has waited {:g} s for {} of {} ranks: {}{}; {}", rank,
+  print_message(fmt::format("rank {} has waited {:g} s for {} of {} ranks: {}; {}", rank,
                             std::chrono::duration<double>(waited).count(), missing.size(), world_size,
-                            fmt::join(named, ", "), named.size() < missing.size() ? ", ..." : "", rendezvous_.origin));
+                            fmt::join(missing, ", "), rendezvous_.origin));
 }
 
 std::string RendezvousStore::own_address() const {
