@@ -1,11 +1,9 @@
 #include "launch/flight/diagnosis.h"
 
-#include <fmt/format.h>
+#include <fmt/chrono.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <array>
-#include <ctime>
 #include <numeric>
 #include <span>
 #include <utility>
@@ -167,12 +165,8 @@ Json findings_json(const Diagnosis& diagnosis, const Flight& flight, std::size_t
 /// Returns the local time and the host of the end; empty if unknown.
 std::string ended_text(const Flight& flight) {
   if (!flight.verdict || flight.verdict->unix_seconds == 0) return "";
-  const std::time_t time = flight.verdict->unix_seconds;
-  std::tm local{};
-  if (::localtime_r(&time, &local) == nullptr) return "";
-  std::array<char, 32> text{};
-  const std::size_t length = std::strftime(text.data(), text.size(), "%Y-%m-%d %H:%M:%S", &local);
-  return fmt::format("ended: {} on host {}\n", std::string_view(text.data(), length), flight.verdict->host);
+  return fmt::format("ended: {:%Y-%m-%d %H:%M:%S} on host {}\n", fmt::localtime(flight.verdict->unix_seconds),
+                     flight.verdict->host);
 }
 
 }  // namespace
