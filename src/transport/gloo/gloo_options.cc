@@ -33,16 +33,11 @@ std::shared_ptr<gloo::transport::Device> gloo_device(const std::string& address)
 // with, and the other members of its sums, twice if a sum has a group on the host and one over the hosts.
 std::int64_t gloo_descriptors(std::int64_t world_size, const RankGroups& groups, const std::vector<RankPair>& pairs) {
   constexpr std::int64_t kCommon = 8;  // listener, epoll, its pipe, store, temporary files
+  constexpr std::int64_t kTree = 1 + kTreeBranches;
   constexpr std::int64_t kDirections = 2;
-  // groups of a sum over several hosts
-  constexpr std::int64_t kLevels = 2;
+  constexpr std::int64_t kLevels = 2;  // groups of a sum over several hosts
   if (world_size == 1) return 0;
-  std::vector<std::int64_t> sockets;  // [rank]
-  for (int rank = 0; rank < world_size; ++rank) {
-    const TreePlace place = place_in_tree(rank, static_cast<int>(world_size));
-    // Both ends of a connection count it, so a rank counts its parent, too.
-    sockets.push_back(static_cast<std::int64_t>(place.children.size()) + (place.parent >= 0 ? 1 : 0));
-  }
+  std::vector<std::int64_t> sockets(static_cast<std::size_t>(world_size), kTree);  // [rank]
   for (const auto& [low, high] : pairs) {
     sockets[static_cast<std::size_t>(low)] += kDirections;
     sockets[static_cast<std::size_t>(high)] += kDirections;
