@@ -35,7 +35,7 @@
 #include "train/setup/job_checkpoints.h"
 #include "train/setup/job_outputs.h"
 #include "train/setup/option_table.h"
-#include "transport/gloo/gloo_options.h"
+#include "transport/gloo/gloo_transport.h"
 
 // From options to a job in three steps, each of which more commands share than the next. resolve_job() needs sizes
 // only; partition_job() cuts the layers into stages, which needs costs; prepare_job() needs this machine and its disk:

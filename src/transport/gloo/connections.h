@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include "transport/gloo/gloo_options.h"
+#include "transport/gloo/gloo_transport.h"
 #include "transport/gloo/group.h"
 #include "transport/gloo/rank_tree.h"
 #include "transport/gloo/rendezvous_store.h"
