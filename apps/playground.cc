@@ -10,7 +10,7 @@
 #include "core/files.h"
 #include "core/reject.h"
 #include "help.h"
-#include "launch/local/launch_plan.h"
+#include "launch/local/launcher.h"
 
 namespace chimera::apps {
 namespace {

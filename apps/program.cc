@@ -31,7 +31,7 @@
 #include "flags/config_file.h"
 #include "flags/values.h"
 #include "help.h"
-#include "launch/local/launch_plan.h"
+#include "launch/local/launcher.h"
 #include "launch/local/place.h"
 
 namespace chimera::apps {

@@ -11,7 +11,7 @@
 #include <filesystem>
 #include <iostream>
 
-#include "launch/local/launch_plan.h"
+#include "launch/local/launcher.h"
 #include "launch/local/process.h"
 
 namespace chimera::apps {

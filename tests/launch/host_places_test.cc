@@ -4,7 +4,7 @@
 
 #include <gmock/gmock.h>
 
-#include "launch/local/launch_plan.h"
+#include "launch/local/launcher.h"
 
 namespace chimera {
 namespace {

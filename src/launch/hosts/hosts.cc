@@ -7,7 +7,7 @@
 #include "core/reject.h"
 #include "core/shell_words.h"
 #include "core/value_text.h"
-#include "launch/local/launch_plan.h"
+#include "launch/local/launcher.h"
 #include "launch/local/place.h"
 
 namespace chimera {

@@ -9,7 +9,7 @@
 //   launcher --> relay --ssh--> host b: agent --> rank 2
 
 #include "launch/hosts/hosts.h"
-#include "launch/local/launch_plan.h"
+#include "launch/local/launcher.h"
 #include "launch/local/rank.h"
 
 namespace chimera {

@@ -9,7 +9,7 @@
 
 #include "core/file_descriptor.h"
 #include "launch/flight/progress.h"
-#include "launch/local/launch_plan.h"
+#include "launch/local/launcher.h"
 #include "launch/local/process.h"
 
 namespace chimera {

@@ -13,7 +13,7 @@
 #include "core/reject.h"
 #include "core/resident_memory.h"
 #include "engine/programs.h"
-#include "launch/local/launch_plan.h"
+#include "launch/local/launcher.h"
 #include "passes/lower.h"
 
 namespace chimera {
