@@ -9,7 +9,6 @@
 #include <limits>
 #include <span>
 
-#include "core/invariant.h"
 #include "launch/local/rank.h"
 
 // The three parts of a recovery, in the order of a message's way: the socket pair that carries orders, and with an
@@ -239,13 +238,11 @@ void Recovery::begin_generation() {
 }
 
 void Recovery::leave_out_missing() {
-  require_invariant(state_ == State::Leaving, "ranks are left out of a generation that has begun");
   for (std::size_t rank = 0; rank < places_.size(); ++rank)
     if (!has_weights_[rank] && places_[rank] != Place::Left) absent_.set(rank);
 }
 
 std::vector<int> Recovery::welcome() {
-  require_invariant(state_ == State::Running, "ranks return in the middle of a recovery");
   std::vector<int> ranks;
   for (int rank = 0; rank < static_cast<int>(places_.size()); ++rank)
     if (ready_.test(static_cast<std::size_t>(rank))) ranks.push_back(rank);
@@ -278,15 +275,7 @@ bool Recovery::all_are_at(Place place) const {
   return true;
 }
 
-void Recovery::join() {
-  require_invariant(all_left(),
-                    fmt::format("ranks join generation {} before all have left the previous one", generation_));
-  state_ = State::Joining;
-}
-
 void Recovery::finish() {
-  require_invariant(all_resumed(),
-                    fmt::format("a recovery ends before all ranks have resumed in generation {}", generation_));
   state_ = State::Running;
   for (std::size_t rank = 0; rank < has_weights_.size(); ++rank) has_weights_[rank] = !absent_.test(rank);
 }

@@ -140,8 +140,9 @@ class Recovery {
     None,       ///< Lost ranks are absent at once
   };
   /// `copies[g]` lists the ranks that hold parameter group g (a stage, or the tied matrix). `most` is the maximum
-  /// number of recoveries. `shards` lists the ranks that hold each shard of the optimizer. If `parts` ranks share each
-  /// layer, group g has the elements g * parts to g * parts + parts - 1 of `copies`, one for each part.
+  /// number of recoveries; if it is 0, there may be more ranks than a RankSet has. `shards` lists the ranks that hold
+  /// each shard of the optimizer. If `parts` ranks share each layer, group g has the elements g * parts to g * parts +
+  /// parts - 1 of `copies`, one for each part.
   Recovery(int ranks, RankGroups copies, int most, Replacement replacement = Replacement::Required,
            RankGroups shards = {}, std::int64_t parts = 1);
 
@@ -166,7 +167,7 @@ class Recovery {
   /// Returns whether all ranks of State::Leaving have sent RecoveryNote::Kind::Left; then call join().
   [[nodiscard]] bool all_left() const { return state_ == State::Leaving && all_are_at(Place::Left); }
   /// Starts State::Joining. Requires that all_left() is true. Call it before the orders to join are sent.
-  void join();
+  void join() { state_ = State::Joining; }
   /// Returns whether all ranks of State::Joining have sent RecoveryNote::Kind::Resumed; then call finish().
   [[nodiscard]] bool all_resumed() const { return state_ == State::Joining && all_are_at(Place::Resumed); }
   /// Ends the recovery: all ranks have weights again. Requires that all_resumed() is true.
@@ -183,7 +184,9 @@ class Recovery {
   [[nodiscard]] int done() const { return restarts_.done(); }
   /// Returns the ranks that the current or next generation does without.
   [[nodiscard]] const RankSet& absent() const { return absent_; }
-  [[nodiscard]] bool is_absent(int rank) const { return absent_.test(static_cast<std::size_t>(rank)); }
+  [[nodiscard]] bool is_absent(int rank) const {
+    return rank < kMaxRanksOfHost && absent_[static_cast<std::size_t>(rank)];
+  }
   /// Returns whether some absent rank is ready to return.
   [[nodiscard]] bool is_any_ready() const { return ready_.any(); }
   /// Returns whether the next generation uses extra copies: some ranks are absent, or return without weights that no

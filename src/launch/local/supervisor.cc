@@ -10,7 +10,6 @@
 #include "core/cgroup.h"
 #include "core/clock.h"
 #include "core/console.h"
-#include "core/invariant.h"
 #include "launch/flight/hang.h"
 #include "launch/local/failure_report.h"
 #include "launch/local/recovery.h"
@@ -43,12 +42,14 @@ class RankProcesses {
  public:
   /// Starts all ranks.
   RankProcesses(const LaunchPlan& plan, ProgressPage& progress, const RankStarter& start)
-      : progress_(progress), start_(start), most_(plan.most_recoveries), spare_patience_(plan.spare_patience) {
-    if (most_ > 0)
-      recovery_.emplace(plan.ranks, plan.copies, most_, replacement_of(plan), plan.shards, plan.copies_of_group);
+      : plan_(plan),
+        progress_(progress),
+        start_(start),
+        recovery_(plan.ranks, plan.copies, plan.most_recoveries, replacement_of(plan), plan.shards,
+                  plan.copies_of_group) {
     for (int rank = 0; rank < plan.ranks; ++rank) {
       // The rank's end closes with `channel`, so that later orders to a dead rank fail at once and fill no queue.
-      OrderChannel channel = recovery_ ? open_order_channel() : OrderChannel();
+      OrderChannel channel = can_recover() ? open_order_channel() : OrderChannel();
       orders_.push_back(std::move(channel.launcher));
       ranks_.push_back(start_(rank, 0, channel.rank.get()));
     }
@@ -57,18 +58,14 @@ class RankProcesses {
   [[nodiscard]] std::vector<ChildProcess>& all() { return ranks_; }
   [[nodiscard]] const ChildProcess& operator[](int rank) const { return ranks_[static_cast<std::size_t>(rank)]; }
 
-  [[nodiscard]] bool can_recover() const { return recovery_.has_value(); }
-  [[nodiscard]] bool is_recovering() const { return recovery_ && recovery_->state() != Recovery::State::Running; }
-  /// Returns whether some ranks have not left the previous generation.
-  [[nodiscard]] bool is_leaving() const { return recovery_ && recovery_->state() == Recovery::State::Leaving; }
-  /// Returns whether all ranks have left the previous generation, but not yet joined the next.
-  [[nodiscard]] bool is_joining() const { return recovery_ && recovery_->state() == Recovery::State::Joining; }
+  [[nodiscard]] bool can_recover() const { return plan_.most_recoveries > 0; }
+  /// Returns the state machine, which stays in State::Running if the job cannot recover.
+  [[nodiscard]] const Recovery& recovery() const { return recovery_; }
+  [[nodiscard]] bool is_recovering() const { return recovery_.state() != Recovery::State::Running; }
   /// Returns whether the rank is lost and has no replacement yet.
   [[nodiscard]] bool is_lost(int rank) const { return std::ranges::find(lost_, rank) != lost_.end(); }
-  /// Returns whether the rank has trained, and so handles signals that request saving.
-  [[nodiscard]] bool has_trained(int rank) const { return !recovery_ || recovery_->has_weights(rank); }
   /// Returns whether the job does without the rank. Its process has ended, or starts to replace it later.
-  [[nodiscard]] bool is_absent(int rank) const { return recovery_ && recovery_->is_absent(rank); }
+  [[nodiscard]] bool is_absent(int rank) const { return recovery_.is_absent(rank); }
   /// Returns the ranks that are not absent.
   [[nodiscard]] std::vector<int> present() const {
     std::vector<int> ranks;
@@ -78,9 +75,10 @@ class RankProcesses {
   }
   /// Returns when the recovery goes on without the missing replacements.
   [[nodiscard]] std::optional<std::chrono::steady_clock::time_point> patience_end() const {
-    if (!is_leaving() || !spare_patience_ || spare_patience_->count() == 0) return std::nullopt;
+    const auto& patience = plan_.spare_patience;
+    if (recovery_.state() != Recovery::State::Leaving || !patience || patience->count() == 0) return std::nullopt;
     // A further loss in the same recovery does not extend the wait, because `lost_since_` is the time of the first.
-    return lost_since_ + *spare_patience_;
+    return lost_since_ + *patience;
   }
 
   /// Kills these ranks and orders the others to leave the step; advance() then replaces them. If the job cannot
@@ -88,7 +86,7 @@ class RankProcesses {
   [[nodiscard]] std::string handle_loss(const std::vector<int>& ranks, const std::string& reason, std::int64_t step) {
     // Asked before the next call, which begins the recovery.
     const bool is_first = !is_recovering();
-    auto [why_not, begins_generation] = recovery().handle_loss(ranks, step);
+    auto [why_not, begins_generation] = recovery_.handle_loss(ranks, step);
     if (!why_not.empty()) return why_not;
     if (is_first) {
       reason_ = reason;
@@ -110,9 +108,9 @@ class RankProcesses {
   [[nodiscard]] std::vector<int> welcome() {
     // A process may have ended since it reported that it is ready.
     for (std::size_t rank = 0; rank < orders_.size(); ++rank)
-      if (!ranks_[rank].is_running()) recovery().forget_ready(static_cast<int>(rank));
-    if (!recovery().is_any_ready()) return {};
-    const std::vector<int> ranks = recovery().welcome();
+      if (!ranks_[rank].is_running()) recovery_.forget_ready(static_cast<int>(rank));
+    if (!recovery_.is_any_ready()) return {};
+    const std::vector<int> ranks = recovery_.welcome();
     reason_ = fmt::format("rank {} returns", fmt::join(ranks, ", "));
     step_ = progress_.last(present().front()).step;
     lost_since_ = Clock::now();
@@ -120,7 +118,7 @@ class RankProcesses {
     return ranks;
   }
 
-  void note(const RecoveryNote& note) { recovery().note(note); }
+  void note(const RecoveryNote& note) { recovery_.note(note); }
 
   /// Continues a recovery. Returns the newly started ranks.
   ///
@@ -134,8 +132,8 @@ class RankProcesses {
       return true;
     });
     for (const int rank : started) start(rank);
-    if (const auto end = patience_end(); lost_.empty() && end && Clock::now() >= *end) recovery().leave_out_missing();
-    if (lost_.empty() && recovery().all_left()) order_to_join();
+    if (const auto end = patience_end(); lost_.empty() && end && Clock::now() >= *end) recovery_.leave_out_missing();
+    if (lost_.empty() && recovery_.all_left()) order_to_join();
     return started;
   }
 
@@ -143,23 +141,23 @@ class RankProcesses {
   void end_absent() {
     const std::vector<int> ranks = present();
     const auto runs = [&](int rank) { return (*this)[rank].is_running(); };
-    if (!recovery_ || recovery_->absent().none() || std::ranges::any_of(ranks, runs)) return;
+    if (recovery_.absent().none() || std::ranges::any_of(ranks, runs)) return;
     kill_running(ranks_);
   }
 
   /// Once all ranks have resumed, ends the recovery and returns a summary line.
   [[nodiscard]] std::optional<std::string> finish() {
-    if (!recovery_ || !recovery_->all_resumed()) return std::nullopt;
-    recovery_->finish();
+    if (!recovery_.all_resumed()) return std::nullopt;
+    recovery_.finish();
     const double seconds = std::chrono::duration<double>(Clock::now() - lost_since_).count();
     // The description of a hang ends with its step already.
     const std::string place = fmt::format(" in step {}", step_);
     const std::string ranks =
-        recovery_->absent().any() ? fmt::format(" on {} of {} ranks", present().size(), orders_.size()) : "";
-    const std::int64_t next = recovery_->resumed_after() + 1;
+        recovery_.absent().any() ? fmt::format(" on {} of {} ranks", present().size(), orders_.size()) : "";
+    const std::int64_t next = recovery_.resumed_after() + 1;
     const bool is_end = progress_.steps() > 0 && next > progress_.steps();
     return fmt::format("{}{}; recovery {} of {}: continues with {} after {:.2f} s{}", reason_,
-                       reason_.ends_with(place) ? "" : place, recovery_->done(), most_,
+                       reason_.ends_with(place) ? "" : place, recovery_.done(), plan_.most_recoveries,
                        is_end ? "the end of the run" : fmt::format("step {}", next), seconds, ranks);
   }
 
@@ -168,45 +166,38 @@ class RankProcesses {
  private:
   using Clock = std::chrono::steady_clock;
 
-  [[nodiscard]] Recovery& recovery() {
-    require_invariant(recovery_.has_value(), "a recovery of a job that keeps no replicas");
-    return *recovery_;
-  }
-
   /// Resets the progress: the lost rank's activity must not be attributed to its replacement.
   void start(int rank) {
     const auto index = static_cast<std::size_t>(rank);
     progress_.note(rank, {.phase = RankProgress::Phase::StartUp});
     OrderChannel channel = open_order_channel();
     orders_[index] = std::move(channel.launcher);
-    require_invariant(!ranks_[index].is_running(), "a running process is replaced");
-    ranks_[index] = start_(rank, recovery().generation(), channel.rank.get());
+    ranks_[index] = start_(rank, recovery_.generation(), channel.rank.get());
   }
 
   void order_to_leave() {
-    const Order leave{.kind = Order::Kind::Leave, .generation = recovery().generation()};
+    const Order leave{.kind = Order::Kind::Leave, .generation = recovery_.generation()};
     for (const int rank : present())
       if (!is_lost(rank)) send_order(orders_[static_cast<std::size_t>(rank)].get(), leave);
   }
 
   void order_to_join() {
-    recovery().join();
+    recovery_.join();
     // Each generation has a new store, because keys of an earlier one would be taken for its own. Each order carries a
     // duplicate of the descriptor, so this one may close at the end.
     const FileDescriptor store = make_memory_file("chimera-store", 0);
-    Order join{.kind = Order::Kind::Join, .generation = recovery().generation(), .absent = recovery().absent()};
-    const bool needs_copies = recovery().needs_extra_copies();
-    const auto copies = needs_copies ? recovery().extra_copies() : std::vector<GroupHolder>{};
+    Order join{.kind = Order::Kind::Join, .generation = recovery_.generation(), .absent = recovery_.absent()};
+    const bool needs_copies = recovery_.needs_extra_copies();
+    const auto copies = needs_copies ? recovery_.extra_copies() : std::vector<GroupHolder>{};
     join.num_extra_copies = copies.size();
     std::ranges::copy(copies, join.extra_copies.begin());
     for (const int rank : present()) send_order(orders_[static_cast<std::size_t>(rank)].get(), join, store.get());
   }
 
+  const LaunchPlan& plan_;
   ProgressPage& progress_;
   const RankStarter& start_;
-  int most_;
-  std::optional<std::chrono::milliseconds> spare_patience_;
-  std::optional<Recovery> recovery_;
+  Recovery recovery_;
   std::vector<ChildProcess> ranks_;     // [rank]
   std::vector<FileDescriptor> orders_;  // [rank]; may be empty
   std::vector<int> lost_;
@@ -259,7 +250,6 @@ class Supervisor {
   void note_end(std::size_t rank, const Ending& ending) {
     if (ranks_.is_absent(static_cast<int>(rank))) return;
     RankOutcome& outcome = outcomes_[rank];
-    require_invariant(!outcome.ending, fmt::format("rank {} has ended twice", rank));
     outcome.ending = ending;
     if (verdict_ || !ending.was_killed_by(SIGKILL)) return;
     const auto kills = out_of_memory_kills(plan_.root);
@@ -283,7 +273,8 @@ class Supervisor {
 
   void note_report(const std::optional<FailureReport>& report) {
     if (!report || report->rank < 0 || report->rank >= plan_.ranks || ranks_.is_absent(report->rank)) return;
-    if (ranks_.is_leaving() && !report->own_cause) return;  // its connections were broken on purpose
+    const bool is_leaving = ranks_.recovery().state() == Recovery::State::Leaving;
+    if (is_leaving && !report->own_cause) return;  // its connections were broken on purpose
     RankOutcome& outcome = outcome_of(report->rank);
     if (!outcome.report) outcome.report = report;  // the first report names the cause
     note_failure(report->rank);
@@ -306,7 +297,8 @@ class Supervisor {
       saving_ = Clock::now();
       print_message(describe_signal(number) + ": saves after this step and ends; a second signal ends at once");
       for (int rank = 0; rank < plan_.ranks; ++rank)
-        if (ranks_[rank].is_running() && ranks_.has_trained(rank)) ranks_[rank].send(SIGUSR1);
+        // A rank without weights has not trained, and so does not handle the signal.
+        if (ranks_[rank].is_running() && ranks_.recovery().has_weights(rank)) ranks_[rank].send(SIGUSR1);
     } else if (Clock::now() - *saving_ >= kSameSignal) {
       signal_ = number;
     }
@@ -435,7 +427,8 @@ class Supervisor {
     const StuckRank& found = find_stuck(stuck);
     const std::string reason = describe_hang(found, hang_watch_->pause());
     // If all wait for one another while they connect, none of them is at fault, and they connect again.
-    const bool is_deadlock = ranks_.is_joining() && !found.is_stopped && waits_for_others(found.progress);
+    const bool is_joining = ranks_.recovery().state() == Recovery::State::Joining;
+    const bool is_deadlock = is_joining && !found.is_stopped && waits_for_others(found.progress);
     const std::vector<int> lost = is_deadlock ? std::vector<int>() : std::vector{found.rank};
     if (!recover_from(lost, found.rank, reason)) end_job(reason, found.rank);
   }
@@ -444,7 +437,6 @@ class Supervisor {
   /// take SIGTERM as a request to save. Relays get SIGTERM: each waits until its rank has ended, so that ranks of a
   /// restarted job never meet those of the last attempt.
   void end_job(std::string reason, std::optional<int> culprit = std::nullopt) {
-    require_invariant(!verdict_, "the job ends twice: " + reason);
     if (ranks_.is_recovering() && !signal_) reason = ranks_.reason() + "; " + reason;
     const bool has_relays = !plan_.hosts.empty();
     const std::string host = culprit && has_relays ? plan_.hosts[static_cast<std::size_t>(*culprit)] : "";
