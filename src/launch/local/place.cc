@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <regex>
+#include <set>
 
 #include "core/invariant.h"
 #include "core/reject.h"
@@ -226,18 +227,12 @@ void require_group_on_one_host(const RankPlace& place, int count) {
 }
 
 Variables launcher_variables(const Variables& variables) {
-  Variables found;
-  for (const auto& [name, value] : variables) {
-    const auto is_name = [&, &name = name](const char* each) { return name == each; };
-    const auto is_of = [&](const KnownLauncher& launcher) {
-      return std::ranges::any_of(
-          std::array{launcher.rank, launcher.world_size, launcher.local_rank, launcher.local_size}, is_name);
-    };
-    const auto is_sign = [&](const Sign& sign) { return is_name(sign.variable) || is_name(sign.world_size); };
-    if (std::ranges::any_of(known_launchers(), is_of) || std::ranges::any_of(kSigns, is_sign)) {
-      found.emplace(name, value);
-    }
-  }
+  std::set<std::string> names;
+  for (const KnownLauncher& launcher : known_launchers())
+    names.insert({launcher.rank, launcher.world_size, launcher.local_rank, launcher.local_size});
+  for (const Sign& sign : kSigns) names.insert({sign.variable, sign.world_size});
+  Variables found = variables;
+  std::erase_if(found, [&](const auto& each) { return !names.contains(each.first); });
   return found;
 }
 
