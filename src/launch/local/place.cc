@@ -123,13 +123,12 @@ RankPlace read_place(const KnownLauncher& launcher, Reader& read) {
 }
 
 void require_possible(const RankPlace& place) {
-  const auto require_below = [&](int value, int limit, const char* what, const char* of) {
-    if (value < limit) return;
-    reject("{} gives {} {} of {}; expected less than the {}", to_text(place.launcher), what, value, limit, of);
-  };
-  require_below(place.rank, place.world_size, "rank", "world size");
-  require_below(place.local_rank, place.local_size, "local rank", "local world size");
-  require_below(place.local_size, place.world_size + 1, "local world size", "world size plus one");
+  const bool is_below = place.rank < place.world_size && place.local_rank < place.local_size;
+  if (is_below && place.local_size <= place.world_size) return;
+  reject(
+      "{} gives rank {} of {}, and rank {} of {} on this host; expected ranks below these numbers, and no more on a "
+      "host than in all",
+      to_text(place.launcher), place.rank, place.world_size, place.local_rank, place.local_size);
 }
 
 /// Returns whether `second` is alone, has the same ranks, or has one process per host.
