@@ -10,7 +10,7 @@
 #include <optional>
 
 #include "core/file_descriptor.h"
-#include "launch/flight/rank_progress.h"
+#include "launch/flight/progress.h"
 #include "schedule/rank_layout.h"
 
 namespace chimera {
