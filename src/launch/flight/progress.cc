@@ -8,7 +8,9 @@
 #include <array>
 #include <atomic>
 #include <cstring>
+#include <optional>
 #include <type_traits>
+#include <utility>
 
 #include "core/error.h"
 #include "launch/flight/flight_record.h"
@@ -23,22 +25,14 @@ static_assert(Word::is_always_lock_free, "a lock would be one process's own");
 
 // A rank is a process, with one page for all of its threads, or a thread of a process with several ranks.
 struct OwnProgress {
-  ProgressPage page;
-  int rank;
-};
-std::optional<OwnProgress> own_progress;
-
-struct ThreadProgress {
   ProgressPage* page = nullptr;
   int rank = 0;
 };
-thread_local ThreadProgress thread_progress;
+OwnProgress process_progress;
+thread_local OwnProgress thread_progress;
 
 /// Returns null outside of a rank.
-ThreadProgress current_progress() {
-  if (thread_progress.page != nullptr || !own_progress) return thread_progress;
-  return {&own_progress->page, own_progress->rank};
-}
+OwnProgress current_progress() { return thread_progress.page != nullptr ? thread_progress : process_progress; }
 
 }  // namespace
 
@@ -129,8 +123,9 @@ void note_more_progress() {
 void set_progress_page(ProgressPage* page, int rank) { thread_progress = {page, rank}; }
 
 void set_process_progress_page(ProgressPage page, int rank) {
-  own_progress.emplace(OwnProgress{std::move(page), rank});
-  own_progress->page.set_process(rank, ::getpid());
+  static std::optional<ProgressPage> own;
+  process_progress = {&own.emplace(std::move(page)), rank};
+  own->set_process(rank, ::getpid());
 }
 
 }  // namespace chimera
