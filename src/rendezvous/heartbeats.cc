@@ -122,15 +122,14 @@ Heartbeats::Heartbeats(const std::string& address, std::uint16_t port, Heartbeat
 }
 
 void Heartbeats::begin() {
-  for (FileDescriptor* event : {&stop_, &news_}) {
-    *event = FileDescriptor(check_system(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), "watch the other hosts"));
-  }
+  news_ = FileDescriptor(check_system(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), "watch the other hosts"));
   const SignalBlocker none;
   thread_ = std::thread([this] { watch(); });
 }
 
 Heartbeats::~Heartbeats() {
-  raise(stop_);
+  ends_ = true;
+  raise(news_);
   thread_.join();
 }
 
@@ -146,9 +145,9 @@ void Heartbeats::watch() {
   while (true) {
     const auto until = settled_ ? std::min(next, *settled_) : next;
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - Clock::now()).count();
-    std::array<pollfd, 3> watched = {{{stop_.get(), POLLIN, 0}, {socket_.get(), POLLIN, 0}, {news_.get(), POLLIN, 0}}};
+    std::array<pollfd, 2> watched = {{{socket_.get(), POLLIN, 0}, {news_.get(), POLLIN, 0}}};
     ::poll(watched.data(), watched.size(), static_cast<int>(std::max<std::int64_t>(left, 0)));
-    if (watched[0].revents != 0) return;
+    if (ends_) return;
     const auto now = Clock::now();
     if (now - next > kStopped) {  // the time of a stop (Ctrl-Z) is no silence of the others
       for (auto& [rank, heard] : heard_) heard.last = now;

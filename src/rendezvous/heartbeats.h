@@ -97,9 +97,9 @@ class Heartbeats {
   HeartbeatOptions options_;
   std::string host_;
   FileDescriptor socket_;
-  FileDescriptor stop_;  // readable at the end
-  FileDescriptor news_;  // readable after leave()
+  FileDescriptor news_;  // readable after leave() and at the end
   std::atomic<bool> leaves_ = false;
+  std::atomic<bool> ends_ = false;
   std::optional<std::chrono::steady_clock::time_point> settled_;
   std::optional<std::chrono::steady_clock::time_point> closed_;  // when a lost connection was first seen
   std::map<int, PeerHeartbeat> heard_;                           // all other ranks on rank 0; rank 0 on other ranks
