@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <algorithm>
+#include <random>
 
 #include "core/console.h"
 #include "core/mapped.h"
@@ -35,8 +36,7 @@ Words concatenate(Words words, const Words& more) {
 int random_port() {
   // A random port avoids the ports of other jobs on the same host; a free one cannot be asked for, because the ranks
   // that listen are on another host.
-  const Digest numbers = random_nonce();
-  return 20000 + (numbers[0] * 256 + numbers[1]) % 10000;
+  return 20000 + static_cast<int>(std::random_device()() % 10000);
 }
 
 }  // namespace
