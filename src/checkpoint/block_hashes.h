@@ -7,25 +7,16 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <span>
 #include <string>
-#include <string_view>
 #include <vector>
 
 namespace chimera {
 
-/// XXH3 hash of 128 bits. As text, it is 32 hexadecimal digits, as `xxh128sum` prints.
-struct Hash128 {
-  std::uint64_t high = 0;
-  std::uint64_t low = 0;
-  friend bool operator==(const Hash128&, const Hash128&) = default;
-};
-/// Returns the hash of these bytes.
-[[nodiscard]] Hash128 hash128(std::span<const std::byte> bytes);
-[[nodiscard]] std::string to_text(const Hash128& hash);
-/// Returns the hash that to_text() has written; nullopt for other text.
-[[nodiscard]] std::optional<Hash128> parse_hash128(std::string_view text);
+/// Number of digits of a hash.
+inline constexpr std::size_t kHashDigits = 32;
+/// Returns the XXH3 hash (128 bits) of these bytes as lower-case hexadecimal digits, as `xxh128sum` prints.
+[[nodiscard]] std::string hash128(std::span<const std::byte> bytes);
 
 /// Files are hashed in blocks of this size, to verify them in parallel and to locate faults.
 inline constexpr std::uint64_t kHashBlockBytes = std::uint64_t{4} << 20;
@@ -42,7 +33,7 @@ class BlockHasher {
 
   void add(std::span<const std::byte> bytes);
   /// Returns the hashes of all blocks. Call it once.
-  [[nodiscard]] std::vector<Hash128> finish();
+  [[nodiscard]] std::vector<std::string> finish();
 
  private:
   struct State;

@@ -32,7 +32,7 @@ inline constexpr std::uint64_t kMaxManifestBytes = 100'000'000;
 struct FileEntry {
   std::string name;  ///< without folder
   std::uint64_t bytes = 0;
-  std::vector<Hash128> blocks;  ///< a hash for each block of kHashBlockBytes
+  std::vector<std::string> blocks;  ///< hash128() of each block of kHashBlockBytes
   friend bool operator==(const FileEntry&, const FileEntry&) = default;
 };
 

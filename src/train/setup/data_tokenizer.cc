@@ -33,7 +33,7 @@ std::vector<std::int32_t> encode_file(const Tokenizer& tokenizer, const DataFile
   return encode(tokenizer, text);
 }
 
-std::string hash_of(const std::string& text) { return to_text(hash128(std::as_bytes(std::span(text)))); }
+std::string hash_of(const std::string& text) { return hash128(std::as_bytes(std::span(text))); }
 
 bool is_checkpoint(const std::string& folder) { return path_exists(folder + "/" + kManifestName); }
 
