@@ -29,45 +29,6 @@ namespace {
 /// Limit of unsynced bytes, so that other users of the disk do not wait for a whole shard.
 constexpr std::uint64_t kMaxUnsynced = std::uint64_t{64} << 20;
 
-/// A file that is hashed while it is written, so that its bytes are read once.
-class HashedFile {
- public:
-  HashedFile(Disk& disk, const std::string& path, const std::function<void()>& progress)
-      : file_(disk, path), progress_(progress) {}
-
-  void write(std::span<const std::byte> bytes) {
-    while (!bytes.empty()) {
-      // In parts: the hash reads a part from memory, and the write finds it in the cache.
-      const auto part = bytes.first(std::min<std::size_t>(bytes.size(), kHashBlockBytes));
-      hasher_.add(part);
-      file_.write(part);
-      written_ += part.size();
-      unsynced_ += part.size();
-      if (unsynced_ >= kMaxUnsynced) sync();
-      // Also while the disk is slow: the launcher takes a silent rank for hung.
-      progress_();
-      bytes = bytes.subspan(part.size());
-    }
-  }
-
-  FileEntry finish(const std::string& name) {
-    sync();
-    return {.name = name, .bytes = written_, .blocks = hasher_.finish()};
-  }
-
- private:
-  void sync() {
-    file_.sync();
-    unsynced_ = 0;
-  }
-
-  OpenFile file_;
-  const std::function<void()>& progress_;
-  BlockHasher hasher_;
-  std::uint64_t written_ = 0;
-  std::uint64_t unsynced_ = 0;
-};
-
 }  // namespace
 
 std::string shard_name(ShardKind kind, int rank, int ranks) {
@@ -79,10 +40,31 @@ std::string shard_name(ShardKind kind, int rank, int ranks) {
 FileEntry write_shard(Disk& disk, const std::string& folder, const std::string& name,
                       const std::vector<ShardTensor>& tensors, const std::function<void()>& progress) {
   const SafetensorsLayout layout = lay_out(mapped<TensorEntry>(tensors, &ShardTensor::entry), {{"format", "pt"}});
-  HashedFile file(disk, folder + "/" + name, progress);
-  file.write(std::as_bytes(std::span(layout.head)));
-  for (const ShardTensor& tensor : tensors) file.write(tensor.bytes);
-  return file.finish(name);
+  OpenFile file(disk, folder + "/" + name);
+  FileEntry written{.name = name, .bytes = 0, .blocks = {}};
+  std::uint64_t synced = 0;
+  BlockHasher hasher;
+  const auto write = [&](std::span<const std::byte> bytes) {
+    while (!bytes.empty()) {
+      // In parts: the hash reads a part from memory, and the write finds it in the cache.
+      const auto part = bytes.first(std::min<std::size_t>(bytes.size(), kHashBlockBytes));
+      hasher.add(part);
+      file.write(part);
+      written.bytes += part.size();
+      if (written.bytes - synced >= kMaxUnsynced) {
+        file.sync();
+        synced = written.bytes;
+      }
+      // Also while the disk is slow: the launcher takes a silent rank for hung.
+      progress();
+      bytes = bytes.subspan(part.size());
+    }
+  };
+  write(std::as_bytes(std::span(layout.head)));
+  for (const ShardTensor& tensor : tensors) write(tensor.bytes);
+  file.sync();
+  written.blocks = hasher.finish();
+  return written;
 }
 
 }  // namespace chimera
