@@ -25,34 +25,29 @@ constexpr std::string_view kUnfinished = ".tmp";
 constexpr std::size_t kMinDigits = 8;
 constexpr std::size_t kMaxDigits = 12;
 
-struct Entry {
-  std::string name;
-  bool is_link = false;
-  bool is_folder = false;  // perhaps behind a link
-};
-
 /// Returns no entries if the folder does not exist. Throws CheckpointError if it cannot be read.
-std::vector<Entry> entries_in(const std::string& folder) {
-  std::vector<Entry> entries;
+std::vector<fs::path> entries_in(const std::string& folder) {
+  std::vector<fs::path> entries;
   std::error_code error;
-  for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
-    std::error_code unreadable;
-    entries.push_back({.name = entry->path().filename().string(),
-                       .is_link = fs::is_symlink(entry->symlink_status(unreadable)),
-                       .is_folder = fs::is_directory(entry->status(unreadable))});
-  }
+  for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error))
+    entries.push_back(entry->path());
   // Other errors mean that the folder is absent, or goes away while it is read: then it has no checkpoints.
   if (error == std::errc::permission_denied)
     throw CheckpointError(fmt::format("{}: cannot be read ({})", folder, error.message()));
   return entries;
 }
 
+bool is_link(const fs::path& path) {
+  std::error_code unreadable;
+  return fs::is_symlink(path, unreadable);
+}
+
 /// Returns the steps of the folder's checkpoints, ascending. A link belongs to the user, so it is read but not removed.
 std::vector<std::int64_t> steps_in(const std::string& folder, bool with_links) {
   std::vector<std::int64_t> steps;
-  for (const Entry& entry : entries_in(folder)) {
-    const auto step = step_of_name(entry.name);
-    if (step && entry.is_folder && (with_links || !entry.is_link)) steps.push_back(*step);
+  for (const fs::path& entry : entries_in(folder)) {
+    const auto step = step_of_name(entry.filename().string());
+    if (step && is_folder(entry) && (with_links || !is_link(entry))) steps.push_back(*step);
   }
   std::ranges::sort(steps);
   return steps;
@@ -60,12 +55,10 @@ std::vector<std::int64_t> steps_in(const std::string& folder, bool with_links) {
 
 /// Adds a line for each such name after step `after` that is no folder.
 void note_passed_over(const std::string& folder, std::int64_t after, std::vector<std::string>& lines) {
-  for (const Entry& entry : entries_in(folder)) {
-    const auto step = step_of_name(entry.name);
-    if (!step || *step <= after || entry.is_folder) continue;
-    lines.push_back(
-        fmt::format("{}/{}: {}", folder, entry.name,
-                    entry.is_link ? "is a link to no folder" : "is a file, not the folder of a checkpoint"));
+  for (const fs::path& entry : entries_in(folder)) {
+    const auto step = step_of_name(entry.filename().string());
+    if (step && *step > after && !is_folder(entry))
+      lines.push_back(entry.string() + ": is not the folder of a checkpoint");
   }
 }
 
@@ -127,11 +120,9 @@ void remove_expired(Disk& disk, const std::string& folder, std::int64_t newest, 
 
 // Only names that a run gives are removed: a user may keep other files with this ending in the folder.
 void remove_unfinished(Disk& disk, const std::string& folder) {
-  for (const Entry& entry : entries_in(folder)) {
-    const std::string& name = entry.name;
-    if (!entry.is_folder || entry.is_link || !name.ends_with(kUnfinished)) continue;
-    if (!step_of_name(name.substr(0, name.size() - kUnfinished.size()))) continue;
-    remove_with_files(disk, folder + "/" + name);
+  for (const fs::path& entry : entries_in(folder)) {
+    if (!is_folder(entry) || is_link(entry) || entry.extension() != kUnfinished) continue;
+    if (step_of_name(entry.stem().string())) remove_with_files(disk, entry.string());
   }
 }
 
@@ -185,22 +176,21 @@ NewestCheckpoint find_checkpoint(const std::string& given, int threads, const st
 std::string resolve_model_folder(const std::string& given, int threads) {
   const std::string path = folder_of(given);
   const bool is_checkpoint = path_exists(path + "/" + kManifestName);
-  for (;;) {
-    std::vector<std::int64_t> steps;
-    try {
-      if (!is_checkpoint) steps = list_steps(path);
-    } catch (const CheckpointError& error) {
-      throw ConfigError(error.what());
+  try {
+    for (;;) {
+      const std::vector<std::int64_t> steps = list_steps(path);
+      if (!is_checkpoint && steps.empty()) return path;
+      try {
+        const NewestCheckpoint newest = find_checkpoint(path, threads);
+        report_rejected(newest);
+        return newest.checkpoint->path;
+      } catch (const CheckpointError&) {
+        // Else a running job has replaced all checkpoints of the list.
+        if (list_steps(path) == steps) throw;
+      }
     }
-    if (!is_checkpoint && steps.empty()) return path;
-    try {
-      const NewestCheckpoint newest = find_checkpoint(path, threads);
-      report_rejected(newest);
-      return newest.checkpoint->path;
-    } catch (const CheckpointError& error) {
-      // Else a running job has replaced all checkpoints of the list.
-      if (is_checkpoint || list_steps(path) == steps) throw ConfigError(error.what());
-    }
+  } catch (const CheckpointError& error) {
+    throw ConfigError(error.what());
   }
 }
 

@@ -177,7 +177,7 @@ TEST(OutputsTest, AFolderWithoutCheckpointsIsNamed) {
                   {"`chimera checkpoint convert` is now `chimera export`"}});
   static_cast<void>(scratch.write("run/step-00000010", "a file"));
   expect_refusal({{"checkpoint", "list", scratch.path("run")},
-                  {"run: has no checkpoints; ", "step-00000010: is a file, not the folder of a checkpoint"}});
+                  {"run: has no checkpoints; ", "step-00000010: is not the folder of a checkpoint"}});
 }
 
 /// A command whose result is its output fails if standard output is closed or full.

@@ -171,7 +171,7 @@ TEST(TrainingFolderTest, ResumesBehindALinkAndSaysWhatItPassesOver) {
   std::filesystem::create_directory_symlink(scratch.path("elsewhere"), scratch.path("run/step-00000002"));
   static_cast<void>(scratch.write("run/step-00000003", "a file"));
   const ProgramResult rest = succeeded(run_program(small_run(scratch, "4") + "--resume auto"));
-  EXPECT_THAT(rest.messages, HasSubstr("step-00000003: is a file, not the folder of a checkpoint"));
+  EXPECT_THAT(rest.messages, HasSubstr("step-00000003: is not the folder of a checkpoint"));
   const auto steps = read_metrics(scratch.path("run/metrics.jsonl"));
   ASSERT_EQ(steps.size(), 4U);
   EXPECT_TRUE(std::filesystem::exists(scratch.path("elsewhere/manifest.json")));
