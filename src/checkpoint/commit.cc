@@ -31,7 +31,7 @@ std::vector<FileEntry> take_parts(Disk& disk, const std::string& unfinished, int
   std::vector<FileEntry> files;
   for (int rank = 0; rank < ranks; ++rank) {
     const std::string path = part_path(unfinished, rank);
-    for (FileEntry& file : parse_files(path, remove_seal(path, read_small_file(path)).at("files")))
+    for (FileEntry& file : parse_files(path, remove_seal(path, read_small_file(path))))
       files.push_back(std::move(file));
   }
   // Only once all could be read: a failure before leaves all records in place.
@@ -62,20 +62,18 @@ std::string index_of(const std::string& unfinished, const std::vector<FileEntry>
 void move_to_its_place(Disk& disk, const std::string& folder, std::int64_t step) {
   const std::string unfinished = unfinished_path(folder, step);
   const std::string place = checkpoint_path(folder, step);
-  if (!path_exists(place)) {
-    disk.rename(unfinished, place);
-    disk.sync_folder(folder);
-    return;
-  }
-  if (!is_folder(place)) throw CheckpointError(place + ": is a file; remove it, or give another folder");
-  // A rejected checkpoint, or the same step again. The swap keeps a complete checkpoint under this name at any time;
-  // where the kernel has no swap, a crash in between loses only this step.
-  if (!disk.exchange(unfinished, place)) {
-    remove_with_files(disk, place);
+  // A rejected checkpoint, or the same step again.
+  const bool is_replacement = path_exists(place);
+  if (is_replacement && !is_folder(place))
+    throw CheckpointError(place + ": is a file; remove it, or give another folder");
+  // The swap keeps a complete checkpoint under this name at any time; where the kernel has no swap, a crash in between
+  // loses only this step.
+  if (!is_replacement || !disk.exchange(unfinished, place)) {
+    if (is_replacement) remove_with_files(disk, place);
     disk.rename(unfinished, place);
   }
   disk.sync_folder(folder);
-  abandon(disk, folder, step);
+  if (is_replacement) abandon(disk, folder, step);
 }
 
 }  // namespace

@@ -19,8 +19,10 @@ namespace {
   throw CheckpointError(fmt::format("{}: cannot be written ({})", path, system_message(cause)));
 }
 
-void require_success(int result, const std::string& path) {
-  if (result != 0) fail_to_write(path, errno);
+/// Returns the result of a system call unless it is negative.
+int require_success(int result, const std::string& path) {
+  if (result < 0) fail_to_write(path, errno);
+  return result;
 }
 
 }  // namespace
@@ -32,16 +34,10 @@ bool Disk::make_folder(const std::string& path) {
 }
 
 int Disk::create(const std::string& path) {
-  const int file = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0666);
-  if (file < 0) fail_to_write(path, errno);
-  return file;
+  return require_success(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0666), path);
 }
 
-int Disk::open(const std::string& path) {
-  const int file = ::open(path.c_str(), O_WRONLY | O_CLOEXEC);
-  if (file < 0) fail_to_write(path, errno);
-  return file;
-}
+int Disk::open(const std::string& path) { return require_success(::open(path.c_str(), O_WRONLY | O_CLOEXEC), path); }
 
 std::size_t Disk::write(int file, std::uint64_t offset, std::span<const std::byte> bytes, const std::string& path) {
   while (true) {
@@ -59,8 +55,7 @@ void Disk::close(int file) noexcept { ::close(file); }
 
 void Disk::sync_folder(const std::string& path) {
   // fsync() works on folders, too: it writes their names.
-  const FileDescriptor folder(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (folder.get() < 0) fail_to_write(path, errno);
+  const FileDescriptor folder(require_success(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC), path));
   require_success(::fsync(folder.get()), path);
 }
 

@@ -36,23 +36,22 @@ using Json = nlohmann::ordered_json;
 constexpr const char* kFormat = "chimera checkpoint";
 constexpr std::size_t kLongestName = 255;
 
-const Json& member(const std::string& path, const Json& object, const char* name) {
+/// Returns the member, which must be of the type that `is_right`, a function such as Json::is_string(), tests.
+const Json& member(const std::string& path, const Json& object, const char* name, bool (Json::*is_right)() const,
+                   const char* type) {
   const auto found = object.find(name);
   if (found == object.end()) refuse(path, fmt::format("{} is missing", name));
+  if (!((*found).*is_right)()) refuse(path, fmt::format("{} is no {}", name, type));
   return *found;
 }
 
 std::uint64_t number(const std::string& path, const Json& object, const char* name) {
-  const Json& value = member(path, object, name);
-  if (!value.is_number_unsigned()) refuse(path, fmt::format("{} is no count", name));
-  return value.get<std::uint64_t>();
+  return member(path, object, name, &Json::is_number_unsigned, "count").get<std::uint64_t>();
 }
 
 /// A name with a slash or dots could name a file outside of the checkpoint, which a reader would open.
 std::string plain_name(const std::string& path, const Json& file) {
-  const Json& value = member(path, file, "name");
-  if (!value.is_string()) refuse(path, "name is not a string");
-  std::string name = value.get<std::string>();
+  std::string name = member(path, file, "name", &Json::is_string, "string").get<std::string>();
   const bool is_plain = !name.empty() && name.size() <= kLongestName && name[0] != '.' && name != kManifestName &&
                         name.find('/') == std::string::npos && name.find('\0') == std::string::npos;
   if (!is_plain) refuse(path, fmt::format("name '{}' is not a plain file name", printable(name)));
@@ -62,9 +61,9 @@ std::string plain_name(const std::string& path, const Json& file) {
 FileEntry parse_file(const std::string& path, const Json& file) {
   if (!file.is_object()) refuse(path, "files has an entry that is not an object");
   FileEntry record{.name = plain_name(path, file), .bytes = number(path, file, "bytes"), .blocks = {}};
-  const Json& blocks = member(path, file, "blocks");
+  const Json& blocks = member(path, file, "blocks", &Json::is_array, "list");
   // verify.cc relies on it: hash i is that of block i, and the size says how many there are.
-  if (!blocks.is_array() || blocks.size() != blocks_of(record.bytes)) {
+  if (blocks.size() != blocks_of(record.bytes)) {
     refuse(path, fmt::format("{} has {} bytes and needs {} hashes", printable(record.name), record.bytes,
                              blocks_of(record.bytes)));
   }
@@ -113,11 +112,10 @@ nlohmann::ordered_json files_json(const std::vector<FileEntry>& files) {
   });
 }
 
-std::vector<FileEntry> parse_files(const std::string& path, const nlohmann::ordered_json& files) {
-  if (!files.is_array()) refuse(path, "files is no list");
+std::vector<FileEntry> parse_files(const std::string& path, const nlohmann::ordered_json& object) {
   std::vector<FileEntry> records;
   std::set<std::string> names;
-  for (const Json& file : files) {
+  for (const Json& file : member(path, object, "files", &Json::is_array, "list")) {
     records.push_back(parse_file(path, file));
     if (!names.insert(records.back().name).second) refuse(path, printable(records.back().name) + " is given twice");
   }
@@ -135,19 +133,19 @@ std::string to_text(const Manifest& manifest) {
 // The seal comes first: what is sealed was written by this program, so faults after it are those of another version.
 Manifest parse_manifest(const std::string& path, const std::string& text) {
   const Json object = remove_seal(path, text);
-  if (member(path, object, "format") != Json(kFormat)) refuse(path, "format does not name a checkpoint");
-  if (member(path, object, "version") != Json(kCheckpointVersion)) {
-    refuse(path, fmt::format("version is {}, and this program reads {}", printable(json_text(object["version"])),
-                             kCheckpointVersion));
+  if (object.value("format", Json()) != kFormat) refuse(path, "format does not name a checkpoint");
+  const Json version = object.value("version", Json());
+  if (version != kCheckpointVersion) {
+    refuse(path,
+           fmt::format("version is {}, and this program reads {}", printable(json_text(version)), kCheckpointVersion));
   }
   Manifest manifest;
   const std::uint64_t step = number(path, object, "step");
   constexpr std::uint64_t kMaxSteps = 1'000'000'000'000;
   if (step > kMaxSteps) refuse(path, "step is too large");
   manifest.step = static_cast<std::int64_t>(step);
-  manifest.run = member(path, object, "run");
-  if (!manifest.run.is_object()) refuse(path, "run is no object");
-  manifest.files = parse_files(path, member(path, object, "files"));
+  manifest.run = member(path, object, "run", &Json::is_object, "object");
+  manifest.files = parse_files(path, object);
   return manifest;
 }
 

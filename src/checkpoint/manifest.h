@@ -51,9 +51,9 @@ struct Manifest {
 
 /// Converts Manifest::files, or the files of one rank (mark_rank_written() in commit.h), to JSON.
 [[nodiscard]] nlohmann::ordered_json files_json(const std::vector<FileEntry>& files);
-/// Converts the JSON of files_json() back. `path` is for messages. Throws CheckpointError, as parse_manifest() does,
-/// for an invalid file.
-[[nodiscard]] std::vector<FileEntry> parse_files(const std::string& path, const nlohmann::ordered_json& files);
+/// Converts the result of files_json(), the member `files` of `object`, back. `path` is for messages. Throws
+/// CheckpointError, as parse_manifest() does, for an invalid file.
+[[nodiscard]] std::vector<FileEntry> parse_files(const std::string& path, const nlohmann::ordered_json& object);
 
 /// Reads and parses manifest.json in `folder`. Throws CheckpointError if the file is unreadable or larger than
 /// kMaxManifestBytes, or if its content is invalid (parse_manifest()).
