@@ -1,7 +1,9 @@
 #include "train/loop/trainer.h"
 
+#include <ATen/ATen.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 #include "checkpoint/checkpoint_folder.h"
 #include "core/cgroup.h"
@@ -9,9 +11,10 @@
 #include "core/error.h"
 #include "engine/adaptation.h"
 #include "engine/programs.h"
-#include "train/loop/device_warm_up.h"
+#include "inference/continuation.h"
 #include "train/recover/final_error.h"
 #include "train/recover/state_hash.h"
+#include "train/setup/data_tokenizer.h"
 #include "train/setup/device.h"
 #include "train/setup/job_checkpoints.h"
 #include "transport/stream.h"
@@ -43,6 +46,17 @@ ProgramShape program_shape_of(const RankContext& self) {
   shape.counts_whole = !self.is_copy();
   if (self.tensor) shape.sum_over_parts = [&self](const at::Tensor& numbers) { self.tensor->sum(numbers); };
   return shape;
+}
+
+/// Returns the ranks of replica 0 in group 0, which has each stage once.
+StageRanks first_replica(const RankContext& self) {
+  const RunShape& shape = self.job.run;
+  StageRanks ranks{.holders = {}, .self = self.rank, .is_copy = self.is_copy()};
+  for (std::int64_t s = 0; s < shape.schedule.stages; ++s) {
+    const WorkerId worker = shape.schedule.placement.worker(ReplicaId(0), StageId(s));
+    ranks.holders.push_back(shape.ranks.rank({GroupId(0), worker}));
+  }
+  return ranks;
 }
 
 }  // namespace
@@ -124,7 +138,7 @@ void Trainer::run_step(std::int64_t step) {
   model_.inject_bit_flip("step", 0);  // For tests, as all calls of inject_bit_flip() and fault_point()
   loader_.begin_step(step);
   if (!std::exchange(is_warm_, true)) {
-    warm_up_device(self_, step, loader_, progress_, driver_.executor());
+    warm_up_device(step);
     // Connects the sums over ranks that share layers (tensor parallelism) too. A step zeroes gradients first.
     if (!self_.device.is_cpu()) model_.complete_gradients();
   }
@@ -262,12 +276,79 @@ bool Trainer::close_step(const OnStep& on_step) {
   if (is_due(options().recovery.steps_between_comparisons())) replicas_.compare(last_.step);
   if (self_.job.canonical) last_.parameters_hash = hash_parameters();
   if (is_due(options().data.validate_every)) last_.validation_loss = validation_loss();
-  if (is_due(options().data.sample_every)) last_.sample = sample_text(self_, model_, progress_, last_.step);
+  if (is_due(options().data.sample_every)) last_.sample = sample_text();
   // Before a save, so that no checkpoint has a step that the metrics lack.
   on_step(last_);
   const bool continues = !checkpointer_ || save_if_due();
   steps_.close();
   return continues;
+}
+
+double Trainer::validation_loss() {
+  const Job& job = self_.job;
+  // The loader fills up a split that is shorter than a mini-batch.
+  const std::int64_t batches =
+      std::clamp<std::int64_t>(job.data.validation->count() / job.run.mini_batch(), 1, options().data.validate_batches);
+  double sum = 0;
+  for (std::int64_t batch = 0; batch < batches; ++batch) {
+    const StepHooks hooks{
+        .step = steps_.step(),
+        .load = [&](StageId stage, MicroBatchId id) { return loader_.validation(batch, stage, id); },
+        .observation = progress_.observe(steps_.step()),
+    };
+    sum += driver_.validate(job.programs.validation, hooks);
+  }
+  return sum / static_cast<double>(batches);
+}
+
+std::string Trainer::sample_text() {
+  const WholeTokens whole(self_.tensor.get());  // T need not divide the tokens of a prompt
+  // Ranks outside of the first replica take part only in the sums.
+  DistributedModel distributed(model_.stages(), first_replica(self_), self_.transport, self_.job.model.hidden,
+                               scalar_type(options().numbers.dtype), self_.device);
+  const TrainingPrompt& prompt = *self_.job.data.prompt;
+  const auto on_token = [&](TokenId, std::string_view) {
+    // A text takes long compared with an op, so each token is a sign of life for the watch of hangs.
+    progress_.note({RankProgress::Phase::Steps, steps_.step(), Instruction{.kind = InstructionKind::ReduceScalars}});
+    progress_.catch_up();
+  };
+  return continue_prompt(distributed, prompt.prompt, prompt.options, prompt.tokenizer.get(), on_token).text;
+}
+
+/// BERT's attention has other ops with a mask, which only padded micro-batches have. So all combinations of program and
+/// mask run once. What a first op costs, loading kernels and getting memory from the driver, can wait for the whole
+/// device, and so for a message that a peer has not sent yet.
+void Trainer::warm_up_device(std::int64_t step) {
+  const Job& job = self_.job;
+  const bool has_graphs = options().numbers.op_graphs;
+  // A rank without peers waits for no message, so its first step may warm it up.
+  if (self_.device.is_cpu() || (job.num_ranks() == 1 && !has_graphs)) return;
+  const std::size_t worker = self_.place.worker.index();
+  const auto warm = [&](const Program& program, bool trains, bool is_masked) {
+    const auto load = [&](StageId stage, MicroBatchId id) {
+      MicroBatch batch = loader_.training(step, stage, id);
+      // Validation drops nothing, and so runs other kernels than training.
+      if (!trains) batch.dropout = {};
+      batch.attention_mask = is_masked ? at::ones_like(batch.tokens, at::kBool) : at::Tensor();
+      return batch;
+    };
+    ObservationHooks observation = progress_.observe(step);
+    // No step has begun for whoever watches this rank: the longer limit of the start-up still counts.
+    observation.on_instruction = [&](const Instruction&) { progress_.note({RankProgress::Phase::StartUp}); };
+    driver_.executor().warm_up(program.workers[worker], {.load = load, .observation = std::move(observation)});
+  };
+  loader_.warm_up(step);
+  for (const bool is_masked : {false, true}) {
+    if (is_masked && is_causal(job.model.family)) continue;
+    warm(job.programs.training, /*trains=*/true, is_masked);
+    if (options().data.validate_every > 0) warm(job.programs.validation, /*trains=*/false, is_masked);
+  }
+  if (has_graphs) {
+    const auto load = [&](StageId stage, MicroBatchId id) { return loader_.training(step, stage, id); };
+    driver_.executor().record_ops(job.programs.training.workers[worker], load, graph_capture_on(accelerator()));
+  }
+  // Only now does the allocator hold what a step needs, so that what is free will stay free.
+  require_gpu_margin(self_.device);
 }
 
 /// Returns whether the run continues. Compares replicas before a save, which must not contain a corrupted one.

@@ -20,7 +20,6 @@
 #include "telemetry/metrics.h"
 #include "train/loop/loader.h"
 #include "train/loop/step_position.h"
-#include "train/loop/step_validation.h"
 #include "train/observe/measured_step.h"
 #include "train/observe/run_times.h"
 #include "train/recover/checkpointer.h"
@@ -65,8 +64,9 @@ class Trainer {
   /// order. In an asynchronous schedule, micro-batches of later steps are already in the pipeline when it returns,
   /// unless `step` is the last of its Job::flush_interval().
   StepMetrics train_step(std::int64_t step);
-  /// Returns the loss on validation data (step_validation.h). Collective.
-  double validation_loss() { return chimera::validation_loss(self_, loader_, driver_, progress_, steps_.step()); }
+  /// Runs the forwards of the schedule on mini-batches of the validation split, at least one, at most
+  /// --validate-batches. Returns their mean loss, the same on all ranks. Collective.
+  double validation_loss();
 
   /// Abandons the current step after the loss of a rank. Not for asynchronous schedules.
   void drop_step();
@@ -109,6 +109,13 @@ class Trainer {
   void update_stage(StageId stage, MicroBatchId last, double gradient_norm);
   void note_metrics(const StepResult& result, double seconds);
   bool close_step(const OnStep& on_step);
+  /// Runs the ops of training and validation on the samples of `step` without messages and updates, and records graphs
+  /// of ops (--op-graphs). Then nothing in a step makes the GPU wait while receives are pending. Does nothing on the
+  /// CPU and, without --op-graphs, on the only rank of a job. Collective. Throws ConfigError if less than kGpuMargin
+  /// (train/setup/device.h) of the GPU's memory is free afterwards.
+  void warm_up_device(std::int64_t step);
+  /// Returns the text that the model generates after --prompt, the same on all ranks. Collective.
+  [[nodiscard]] std::string sample_text();
   bool save_if_due();
   [[nodiscard]] std::string hash_parameters();
 
