@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
+#include <tuple>
 
 #include "core/error.h"
 #include "runtime/gather.h"
@@ -76,25 +76,20 @@ void RankReplacement::share(LoopState& state, RankId source) const {
   LossWatch& watch = last.loss_watch;
   // An optional number travels as a plain one; 0 ranks cannot be.
   std::int64_t workers = last.workers.value_or(0);
-  const std::array<double*, 9> measured = {&last.loss,         &last.gradient_norm,     &last.learning_rate,
-                                           &last.step_seconds, &last.tokens_per_second, &last.peak_memory_bytes,
-                                           &watch.mean,        &watch.distance,         &watch.variance};
-  const std::array<std::int64_t*, 9> counted = {&last.step,        &last.tokens,       &last.skipped,
-                                                &last.updates,     &watch.losses,      &state.skipped_in_row,
-                                                &state.first_step, &state.plans.saved, &workers};
-  const std::array<bool*, 3> flags = {&last.is_skipped, &state.plans.is_due, &state.plans.is_stopping};
-  // Ranks without the numbers add zeros, so the sum is a broadcast.
+  const auto shared =
+      std::tie(last.loss, last.gradient_norm, last.learning_rate, last.step_seconds, last.tokens_per_second,
+               last.peak_memory_bytes, watch.mean, watch.distance, watch.variance, last.step, last.tokens, last.skipped,
+               last.updates, watch.losses, state.skipped_in_row, state.first_step, state.plans.saved, workers,
+               last.is_skipped, state.plans.is_due, state.plans.is_stopping);
   std::vector<double> numbers;
-  for (const double* value : measured) numbers.push_back(*value);
-  for (const std::int64_t* value : counted) numbers.push_back(static_cast<double>(*value));
-  for (const bool* value : flags) numbers.push_back(*value ? 1 : 0);
+  std::apply([&](auto&... value) { numbers = {static_cast<double>(value)...}; }, shared);
+  // Ranks without the numbers add zeros, so the sum is a broadcast.
   if (self_.world_rank != source) std::ranges::fill(numbers, 0);
   self_.transport.all_sum(numbers);
   if (self_.world_rank != source) last = {};  // Forgets what is not shared, such as a validation loss
   auto number = numbers.begin();
-  for (double* value : measured) *value = *number++;
-  for (std::int64_t* value : counted) *value = static_cast<std::int64_t>(*number++);
-  for (bool* value : flags) *value = *number++ > 0;
+  const auto read = [&](auto& value) { value = static_cast<std::decay_t<decltype(value)>>(*number++); };
+  std::apply([&](auto&... value) { (read(value), ...); }, shared);
   if (workers > 0) last.workers = workers;
 }
 
