@@ -171,12 +171,10 @@ Figure scaling_figure(const std::string& machine) {
 }
 
 std::string values_table(const std::vector<PaperValue>& values) {
-  std::vector<std::vector<TableCell>> rows;
+  std::vector<std::vector<std::string>> rows;
   for (const PaperValue& value : values) {
-    rows.push_back({{value.what},
-                    {fmt::format("{:.4g}", value.paper), true},
-                    {fmt::format("{:.4g}", value.ours), true},
-                    {fmt::format("{:+.1f} %", 100 * (value.ours / value.paper - 1)), true}});
+    rows.push_back({value.what, fmt::format("{:.4g}", value.paper), fmt::format("{:.4g}", value.ours),
+                    fmt::format("{:+.1f} %", 100 * (value.ours / value.paper - 1))});
   }
   return html_table({"", "paper", "ours", "difference"}, rows);
 }

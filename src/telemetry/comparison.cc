@@ -27,8 +27,6 @@ Row head_of(const std::vector<RunHistory>& runs) {
   return head;
 }
 
-std::string memory_text(double bytes) { return bytes > 0 ? bytes_text(bytes) : "-"; }
-
 std::vector<Row> figure_rows(const std::vector<RunHistory>& runs) {
   const auto all = mapped(runs, summarize_run);
   std::vector<Row> rows;
@@ -48,7 +46,8 @@ std::vector<Row> figure_rows(const std::vector<RunHistory>& runs) {
     return first > 0 ? fmt::format("{:.2f}", one.tokens_per_second / first) : "-";
   });
   add("s/step, median", [](const RunResults& one) { return fmt::format("{:.4f}", one.step_seconds); });
-  add("peak memory", [](const RunResults& one) { return memory_text(one.peak_memory_bytes); });
+  add("peak memory",
+      [](const RunResults& one) { return one.peak_memory_bytes > 0 ? bytes_text(one.peak_memory_bytes) : "-"; });
   add("seconds in steps", [](const RunResults& one) { return fmt::format("{:.1f}", one.total_seconds); });
   return rows;
 }
@@ -79,15 +78,6 @@ std::string no_differences(const std::vector<RunHistory>& runs) {
                        fmt::join(without, ", "), without.size() == 1 ? "was" : "were");
   }
   return differences_of(runs).empty() ? "the configurations are the same" : "";
-}
-
-std::string rows_as_html(const std::vector<RunHistory>& runs, const std::vector<Row>& rows) {
-  std::vector<std::vector<TableCell>> cells;
-  for (const Row& row : rows) {
-    auto& line = cells.emplace_back();
-    for (const std::string& text : row) line.push_back({text, !line.empty()});
-  }
-  return html_table(head_of(runs), cells);
 }
 
 /// Returns a curve of `field` for each run, and marks of the same color where ranks are lost or the order changes; for
@@ -202,10 +192,10 @@ std::string comparison_json(const std::vector<RunHistory>& runs) {
 std::string comparison_svg(const std::vector<RunHistory>& runs) { return to_svg(loss_chart(runs, CurveOver::Steps)); }
 
 std::string comparison_page(const std::vector<RunHistory>& runs) {
-  std::vector<Section> sections = {{"Results", rows_as_html(runs, figure_rows(runs))}};
+  std::vector<Section> sections = {{"Results", html_table(head_of(runs), figure_rows(runs))}};
   const auto rows = difference_rows(runs);
   const std::string why = no_differences(runs);
-  sections.push_back({"What differs", (rows.empty() ? "" : rows_as_html(runs, rows)) +
+  sections.push_back({"What differs", (rows.empty() ? "" : html_table(head_of(runs), rows)) +
                                           (why.empty() ? "" : fmt::format("<p>{}.</p>", escape_markup(why)))});
   sections.push_back({"Loss", side_by_side({to_svg(loss_chart(runs, CurveOver::Steps)),
                                             to_svg(loss_chart(runs, CurveOver::Seconds))})});

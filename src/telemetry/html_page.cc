@@ -40,21 +40,16 @@ tbody th{white-space:normal}th,td{padding-right:8px}}
 
 }  // namespace
 
-std::string html_table(const std::vector<std::string>& head, const std::vector<std::vector<TableCell>>& rows) {
+std::string html_table(const std::vector<std::string>& head, const std::vector<std::vector<std::string>>& rows,
+                       bool numbers) {
+  const char* kind = numbers ? " class=\"number\"" : "";
   std::string text = "<div class=\"scroll\"><table><thead><tr>";
-  for (std::size_t c = 0; c < head.size(); ++c) {
-    // A head is aligned as the cells below it.
-    const bool is_number = !rows.empty() && c < rows.front().size() && rows.front()[c].is_number;
-    text += fmt::format("<th scope=\"col\"{}>{}</th>", is_number ? " class=\"number\"" : "", escape_markup(head[c]));
-  }
+  for (std::size_t c = 0; c < head.size(); ++c)
+    text += fmt::format("<th scope=\"col\"{}>{}</th>", c == 0 ? "" : kind, escape_markup(head[c]));
   text += "</tr></thead><tbody>\n";
   for (const auto& row : rows) {
-    text += "<tr>";
-    for (std::size_t c = 0; c < row.size(); ++c) {
-      const char* kind = row[c].is_number ? " class=\"number\"" : "";
-      const std::string words = escape_markup(row[c].text);
-      text += c == 0 ? fmt::format("<th scope=\"row\">{}</th>", words) : fmt::format("<td{}>{}</td>", kind, words);
-    }
+    text += fmt::format("<tr><th scope=\"row\">{}</th>", escape_markup(row.front()));
+    for (std::size_t c = 1; c < row.size(); ++c) text += fmt::format("<td{}>{}</td>", kind, escape_markup(row[c]));
     text += "</tr>\n";
   }
   return text + "</tbody></table></div>\n";

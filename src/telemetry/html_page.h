@@ -8,15 +8,10 @@
 
 namespace chimera {
 
-/// A table cell.
-struct TableCell {
-  std::string text;        ///< plain text
-  bool is_number = false;  ///< numbers are right-aligned
-};
-/// Returns a table as HTML. `head` has the titles of the columns, as plain text. The first cell of a row is the title
-/// of the row. The table scrolls horizontally on a narrow page.
+/// Returns a table of plain texts as HTML. `head` has the titles of the columns. The first cell of a row is the title
+/// of the row. The others are right-aligned if they are `numbers`. The table scrolls horizontally on a narrow page.
 [[nodiscard]] std::string html_table(const std::vector<std::string>& head,
-                                     const std::vector<std::vector<TableCell>>& rows);
+                                     const std::vector<std::vector<std::string>>& rows, bool numbers = true);
 
 /// A part of a page.
 struct Section {

@@ -48,13 +48,11 @@ LineChart curve_chart(const RunHistory& run, const char* title, const char* labe
 }
 
 std::string forecast_table(const RunPage& report) {
-  std::vector<std::vector<TableCell>> rows;
+  std::vector<std::vector<std::string>> rows;
   for (const PageForecast& forecast : report.forecasts) {
     const double error = forecast.measured != 0 ? 100 * (forecast.predicted / forecast.measured - 1) : 0;
-    rows.push_back({{fmt::format("{}, {}", forecast.name, forecast.unit)},
-                    {fmt::format("{:.4g}", forecast.predicted), true},
-                    {fmt::format("{:.4g}", forecast.measured), true},
-                    {fmt::format("{:+.1f} %", error), true}});
+    rows.push_back({fmt::format("{}, {}", forecast.name, forecast.unit), fmt::format("{:.4g}", forecast.predicted),
+                    fmt::format("{:.4g}", forecast.measured), fmt::format("{:+.1f} %", error)});
   }
   return html_table({"", "predicted", "measured", "error"}, rows) +
          fmt::format("<p>{}</p>\n", escape_markup(report.forecast_note));
@@ -80,9 +78,9 @@ std::string timeline_pictures(const std::vector<Panel>& panels) {
 }
 
 std::string configuration_table(const Configuration& configuration) {
-  std::vector<std::vector<TableCell>> rows;
-  for (const auto& [field, value] : configuration) rows.push_back({{field}, {value}});
-  return html_table({"field", "value"}, rows);
+  std::vector<std::vector<std::string>> rows;
+  for (const auto& [field, value] : configuration) rows.push_back({field, value});
+  return html_table({"field", "value"}, rows, /*numbers=*/false);
 }
 
 }  // namespace
