@@ -11,6 +11,7 @@
 #include "core/error.h"
 #include "core/json.h"
 #include "core/mapped.h"
+#include "render/chart.h"
 #include "render/encoding.h"
 #include "render/panel.h"
 #include "render/text_table.h"
@@ -80,10 +81,7 @@ std::string no_differences(const std::vector<RunHistory>& runs) {
   return differences_of(runs).empty() ? "the configurations are the same" : "";
 }
 
-/// Returns a curve of `field` for each run, and marks of the same color where ranks are lost or the order changes; for
-/// losses, also where the validation loss is measured.
-std::vector<Series> curves_of(const std::vector<RunHistory>& runs, double StepMetrics::*field,
-                              CurveOver over = CurveOver::Steps) {
+std::vector<Series> curves_of(const RunChart& chart, const std::vector<RunHistory>& runs) {
   std::vector<Series> curves;
   for (const RunHistory& run : runs) {
     Series curve{run.name};
@@ -95,9 +93,10 @@ std::vector<Series> curves_of(const std::vector<RunHistory>& runs, double StepMe
     std::optional<std::int64_t> workers;  // Of the step before
     for (const StepMetrics& step : run.steps) {
       seconds += step.step_seconds;
-      const double x = over == CurveOver::Steps ? static_cast<double>(step.step) : seconds;
-      const auto& point = curve.points.emplace_back(x, step.*field);
-      if (field == &StepMetrics::loss && step.validation_loss) validation.points.emplace_back(x, *step.validation_loss);
+      const double x = chart.over == CurveOver::Steps ? static_cast<double>(step.step) : seconds;
+      const auto& point = curve.points.emplace_back(x, step.*chart.field / chart.unit);
+      if (chart.field == &StepMetrics::loss && step.validation_loss)
+        validation.points.emplace_back(x, *step.validation_loss);
       if (step.workers != std::exchange(workers, step.workers)) lost.points.push_back(point);
       if (step.order) changed.points.push_back(point);
     }
@@ -124,19 +123,12 @@ std::vector<Section> order_sections(const std::vector<RunHistory>& runs) {
   return {{"Changes of the order", lines}};
 }
 
-LineChart speed_chart(const std::vector<RunHistory>& runs) {
-  return {.title = "Tokens a second",
-          .x_label = "step",
-          .y_label = "tokens/s",
-          .series = curves_of(runs, &StepMetrics::tokens_per_second),
-          .from_zero = true};
-}
-
-LineChart loss_chart(const std::vector<RunHistory>& runs, CurveOver over) {
-  return {.title = over == CurveOver::Steps ? "Loss over steps" : "Loss over time",
-          .x_label = over == CurveOver::Steps ? "step" : "seconds in steps",
-          .y_label = "loss, nats a token; dashed: validation",
-          .series = curves_of(runs, &StepMetrics::loss, over)};
+std::string to_svg(const RunChart& chart, const std::vector<RunHistory>& runs) {
+  return to_svg(LineChart{.title = chart.title,
+                          .x_label = chart.over == CurveOver::Steps ? "step" : "seconds in steps",
+                          .y_label = chart.y_label,
+                          .series = curves_of(chart, runs),
+                          .from_zero = chart.field != &StepMetrics::loss});
 }
 
 std::vector<Difference> differences_of(const std::vector<RunHistory>& runs) {
@@ -189,7 +181,7 @@ std::string comparison_json(const std::vector<RunHistory>& runs) {
   return json_report(json);
 }
 
-std::string comparison_svg(const std::vector<RunHistory>& runs) { return to_svg(loss_chart(runs, CurveOver::Steps)); }
+std::string comparison_svg(const std::vector<RunHistory>& runs) { return to_svg(kLossOverSteps, runs); }
 
 std::string comparison_page(const std::vector<RunHistory>& runs) {
   std::vector<Section> sections = {{"Results", html_table(head_of(runs), figure_rows(runs))}};
@@ -197,14 +189,9 @@ std::string comparison_page(const std::vector<RunHistory>& runs) {
   const std::string why = no_differences(runs);
   sections.push_back({"What differs", (rows.empty() ? "" : html_table(head_of(runs), rows)) +
                                           (why.empty() ? "" : fmt::format("<p>{}.</p>", escape_markup(why)))});
-  sections.push_back({"Loss", side_by_side({to_svg(loss_chart(runs, CurveOver::Steps)),
-                                            to_svg(loss_chart(runs, CurveOver::Seconds))})});
-  const LineChart time{.title = "Time of a step",
-                       .x_label = "step",
-                       .y_label = "seconds",
-                       .series = curves_of(runs, &StepMetrics::step_seconds),
-                       .from_zero = true};
-  sections.push_back({"Throughput", side_by_side({to_svg(speed_chart(runs)), to_svg(time)})});
+  sections.push_back({"Loss", side_by_side({to_svg(kLossOverSteps, runs), to_svg(kLossOverTime, runs)})});
+  const RunChart time{"Time of a step", "seconds", &StepMetrics::step_seconds};
+  sections.push_back({"Throughput", side_by_side({to_svg(kTokensPerSecond, runs), to_svg(time, runs)})});
   std::ranges::move(order_sections(runs), std::back_inserter(sections));
   return html_page("Runs side by side", fmt::format("{} runs", runs.size()), sections);
 }

@@ -6,7 +6,6 @@
 #include <string>
 #include <vector>
 
-#include "render/chart.h"
 #include "telemetry/html_page.h"
 #include "telemetry/run_history.h"
 
@@ -37,9 +36,21 @@ struct Difference {
 
 /// X axis of a curve: the step, or the sum of the step times so far.
 enum class CurveOver { Steps, Seconds };
-/// Returns a chart of the losses of all runs, in nats.
-[[nodiscard]] LineChart loss_chart(const std::vector<RunHistory>& runs, CurveOver over);
-/// Returns a chart of tokens per second over steps.
-[[nodiscard]] LineChart speed_chart(const std::vector<RunHistory>& runs);
+/// A chart of a field of all runs.
+struct RunChart {
+  const char* title;
+  const char* y_label;
+  double StepMetrics::*field;
+  CurveOver over = CurveOver::Steps;
+  double unit = 1;  ///< Values are divided by it
+};
+/// Losses in nats. The y axis does not begin at 0, as other charts' does.
+inline constexpr const char* kLossLabel = "loss, nats a token; dashed: validation";
+inline constexpr RunChart kLossOverSteps{"Loss over steps", kLossLabel, &StepMetrics::loss};
+inline constexpr RunChart kLossOverTime{"Loss over time", kLossLabel, &StepMetrics::loss, CurveOver::Seconds};
+inline constexpr RunChart kTokensPerSecond{"Tokens a second", "tokens/s", &StepMetrics::tokens_per_second};
+/// Returns the chart as an SVG picture: a curve for each run, and marks of the same color where ranks are lost or the
+/// order changes; for losses, also where the validation loss is measured.
+[[nodiscard]] std::string to_svg(const RunChart& chart, const std::vector<RunHistory>& runs);
 
 }  // namespace chimera

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <iterator>
 
-#include "render/chart.h"
 #include "render/encoding.h"
 #include "render/svg.h"
 #include "telemetry/comparison.h"
@@ -29,23 +28,12 @@ std::string figures_list(const RunHistory& run) {
   return text + "</dl>\n";
 }
 
-LineChart memory_chart(const RunHistory& run) {
-  Series memory{"largest process"};
-  constexpr double kMiB = 1 << 20;
-  for (const StepMetrics& step : run.steps) memory.points.emplace_back(step.step, step.peak_memory_bytes / kMiB);
-  return {.title = "Memory of the largest process so far",
-          .x_label = "step",
-          .y_label = "MiB resident",
-          .series = {std::move(memory)},
-          .from_zero = true};
-}
-
-LineChart curve_chart(const RunHistory& run, const char* title, const char* label, double StepMetrics::*field) {
-  Series curve{title};
-  for (const StepMetrics& step : run.steps)
-    if (std::isfinite(step.*field)) curve.points.emplace_back(step.step, step.*field);
-  return {.title = title, .x_label = "step", .y_label = label, .series = {std::move(curve)}, .from_zero = true};
-}
+constexpr RunChart kMemory{.title = "Memory of the largest process so far",
+                           .y_label = "MiB resident",
+                           .field = &StepMetrics::peak_memory_bytes,
+                           .unit = 1 << 20};
+constexpr RunChart kGradientNorm{"Gradient norm", "before clipping", &StepMetrics::gradient_norm};
+constexpr RunChart kLearningRate{"Learning rate", "", &StepMetrics::learning_rate};
 
 std::string forecast_table(const RunPage& report) {
   std::vector<std::vector<std::string>> rows;
@@ -88,17 +76,16 @@ std::string configuration_table(const Configuration& configuration) {
 std::string to_page(const RunPage& report) {
   const RunHistory& run = report.run;
   std::vector<Section> sections = {{"At a glance", figures_list(run)}};
-  sections.push_back({"Loss", side_by_side({to_svg(loss_chart({run}, CurveOver::Steps)),
-                                            to_svg(loss_chart({run}, CurveOver::Seconds))})});
-  sections.push_back({"Throughput and memory", side_by_side({to_svg(speed_chart({run})), to_svg(memory_chart(run))})});
+  const auto charts = [&](const RunChart& left, const RunChart& right) {
+    return side_by_side({to_svg(left, {run}), to_svg(right, {run})});
+  };
+  sections.push_back({"Loss", charts(kLossOverSteps, kLossOverTime)});
+  sections.push_back({"Throughput and memory", charts(kTokensPerSecond, kMemory)});
   std::ranges::move(order_sections({run}), std::back_inserter(sections));
   if (!report.forecasts.empty()) sections.push_back({"Predicted and measured", forecast_table(report)});
   if (!report.timelines.empty())
     sections.push_back({"One step, worker by worker", timeline_pictures(report.timelines)});
-  sections.push_back(
-      {"Optimization",
-       side_by_side({to_svg(curve_chart(run, "Gradient norm", "before clipping", &StepMetrics::gradient_norm)),
-                     to_svg(curve_chart(run, "Learning rate", "", &StepMetrics::learning_rate))})});
+  sections.push_back({"Optimization", charts(kGradientNorm, kLearningRate)});
   if (!run.configuration.empty()) sections.push_back({"Configuration", configuration_table(run.configuration)});
   return html_page(run.name, report.subtitle, sections);
 }

@@ -58,13 +58,13 @@ TEST(ComparisonTest, ChartsMarkLostRanks) {
   std::vector<RunHistory> runs = {run_of("a", 1), run_of("b", 2)};
   EXPECT_THAT(comparison_page(runs), Not(HasSubstr("ranks lost or back")));
   runs[1].steps[1].workers = runs[1].steps[2].workers = 3;
-  const std::string chart = to_svg(speed_chart(runs));
+  const std::string chart = to_svg(kTokensPerSecond, runs);
   EXPECT_THAT(chart, HasSubstr("b, ranks lost or back"));
   EXPECT_THAT(chart, Not(HasSubstr("a, ranks")));
   EXPECT_THAT(comparison_svg(runs), HasSubstr("b, ranks lost or back"));
   runs[0].steps[1].order = "rank 1 takes 2.1 times as long";
   EXPECT_THAT(comparison_svg(runs), HasSubstr("a, order changed"));
-  EXPECT_THAT(to_svg(speed_chart(runs)), HasSubstr("a, order changed"));
+  EXPECT_THAT(to_svg(kTokensPerSecond, runs), HasSubstr("a, order changed"));
   EXPECT_THAT(comparison_svg(runs), Not(HasSubstr("b, order changed")));
   EXPECT_THAT(comparison_page(runs), HasSubstr("<p>a, step 2: rank 1 takes 2.1 times as long</p>"));
   EXPECT_THAT(comparison_page({runs[1], runs[1]}), Not(HasSubstr("Changes of the order")));
