@@ -12,6 +12,7 @@
 #include "help.h"
 #include "progress_line.h"
 #include "run_on_model.h"
+#include "telemetry/run_history.h"
 #include "train/observe/progress_report.h"
 
 namespace chimera::apps {
@@ -24,7 +25,7 @@ struct EvaluateFlags {
 
 std::string progress(const EvaluationProgress& now) {
   const double windows = static_cast<double>(now.windows - now.windows_done);
-  const std::chrono::duration<double> left(now.seconds / static_cast<double>(now.windows_done) * windows);
+  const double left = now.seconds / static_cast<double>(now.windows_done) * windows;
   return fmt::format("window {}/{}  loss {:.4f}  {}  ETA {}", now.windows_done, now.windows, now.loss,
                      tokens_per_second(static_cast<double>(now.tokens_done) / now.seconds), duration_text(left));
 }

@@ -162,6 +162,13 @@ double median_of(std::vector<double> values) {
   return *middle;
 }
 
+std::string duration_text(double seconds) {
+  const auto whole = static_cast<std::int64_t>(std::llround(std::clamp(seconds, 0.0, 1e12)));
+  if (whole < 60) return fmt::format("{} s", whole);
+  if (whole < 3600) return fmt::format("{} min {} s", whole / 60, whole % 60);
+  return fmt::format("{} h {} min", whole / 3600, whole % 3600 / 60);
+}
+
 std::string mfu_text(double utilization) {
   const std::string wrong = utilization > 1 ? fmt::format(" (impossible: {})", kWrongPeak) : "";
   return fmt::format("{:.1f} %{}", 100 * utilization, wrong);

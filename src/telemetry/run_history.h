@@ -71,6 +71,9 @@ struct RunResults {
 /// Returns the median (of an even number of values, the larger one in the middle), or 0 if there are no values.
 [[nodiscard]] double median_of(std::vector<double> values);
 
+/// Returns `45 s`, `3 min 20 s`, `2 h 5 min`.
+[[nodiscard]] std::string duration_text(double seconds);
+
 /// Cause of a utilization above 1.
 inline constexpr const char* kWrongPeak = "matrix_flops of --machine or the peak of the GPU is too low";
 /// Returns `41.2 %` for a utilization (MFU) of 0.412. Above 100 %, adds kWrongPeak.

@@ -94,13 +94,6 @@ std::string bar(double share, std::size_t columns) {
   return text;
 }
 
-std::string duration_text(double seconds) {
-  const auto whole = static_cast<std::int64_t>(std::llround(std::clamp(seconds, 0.0, 1e12)));
-  if (whole < 60) return fmt::format("{} s", whole);
-  if (whole < 3600) return fmt::format("{} min {} s", whole / 60, whole % 60);
-  return fmt::format("{} h {} min", whole / 3600, whole % 3600 / 60);
-}
-
 /// The launcher knows the number of steps before the first checkpoint has the configuration.
 std::optional<std::int64_t> planned_steps(const TopView& view) {
   return view.live_steps > 0 ? std::optional(view.live_steps) : planned_steps(view.run);

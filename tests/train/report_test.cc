@@ -8,6 +8,7 @@
 
 #include "core/json.h"
 #include "support/training.h"
+#include "telemetry/run_history.h"
 #include "train/setup/device.h"
 
 namespace chimera {
@@ -17,10 +18,9 @@ using ::testing::EndsWith;
 using ::testing::HasSubstr;
 
 TEST(ReportTest, TimesAreReadable) {
-  using std::chrono::seconds;
-  EXPECT_EQ(duration_text(seconds(45)), "45 s");
-  EXPECT_EQ(duration_text(seconds(200)), "3 min 20 s");
-  EXPECT_EQ(duration_text(seconds(7500)), "2 h 5 min");
+  EXPECT_EQ(duration_text(45), "45 s");
+  EXPECT_EQ(duration_text(200), "3 min 20 s");
+  EXPECT_EQ(duration_text(7500), "2 h 5 min");
 }
 
 StepMetrics step_20() {

@@ -1,5 +1,6 @@
 #include "train/observe/progress_report.h"
 
+#include <fmt/chrono.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -17,6 +18,7 @@
 #include "model_config/parameters.h"
 #include "render/panel.h"
 #include "render/text.h"
+#include "telemetry/run_history.h"
 #include "train/setup/device.h"
 
 namespace chimera {
@@ -49,12 +51,7 @@ std::string groups_in_words(const JobShape& job) {
   return text;
 }
 
-std::string time_of_day() {
-  const std::time_t now = std::time(nullptr);
-  std::tm local{};
-  ::localtime_r(&now, &local);
-  return fmt::format("{:02}:{:02}:{:02}", local.tm_hour, local.tm_min, local.tm_sec);
-}
+std::string time_of_day() { return fmt::format("{:%H:%M:%S}", fmt::localtime(std::time(nullptr))); }
 
 /// Returns three digits: `981`, `60 k`, `1.14 M`.
 std::string amount_in_words(std::int64_t amount) {
@@ -103,13 +100,6 @@ double RemainingTime::seconds_left(std::int64_t step, double seconds) {
   return mean * static_cast<double>(steps_ - step);
 }
 
-std::string duration_text(std::chrono::duration<double> time) {
-  const auto seconds = static_cast<std::int64_t>(time.count() + 0.5);
-  if (seconds < 60) return fmt::format("{} s", seconds);
-  if (seconds < 3600) return fmt::format("{} min {} s", seconds / 60, seconds % 60);
-  return fmt::format("{} h {} min", seconds / 3600, seconds % 3600 / 60);
-}
-
 std::string tokens_per_second(double rate) {
   return rate < 10'000 ? fmt::format("{:.0f} tok/s", rate) : fmt::format("{:.1f} ktok/s", rate / 1000);
 }
@@ -127,7 +117,7 @@ std::string progress_line(const StepMetrics& metrics, std::int64_t steps, std::s
   if (metrics.peak_memory_bytes > 0) parts.push_back({memory_text(metrics.peak_memory_bytes), 4});
   parts.push_back({fmt::format("{:.3f} s/step", metrics.step_seconds), 6});
   const double left = metrics.seconds_left.value_or(metrics.step_seconds * static_cast<double>(steps - metrics.step));
-  parts.push_back({"ETA " + duration_text(std::chrono::duration<double>(left)), 2});
+  parts.push_back({"ETA " + duration_text(left), 2});
   return joined_within(std::move(parts), columns);
 }
 
@@ -152,7 +142,7 @@ bool LogInterval::shows(std::int64_t step, double seconds) const {
 }
 
 std::string running_line(std::int64_t step, std::int64_t steps, std::chrono::duration<double> time) {
-  return fmt::format("step {}/{}  running for {}", step, steps, duration_text(time));
+  return fmt::format("step {}/{}  running for {}", step, steps, duration_text(time.count()));
 }
 
 Progress::Progress(std::int64_t first_step, std::int64_t steps, SaveInterval every)

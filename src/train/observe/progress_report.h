@@ -51,9 +51,6 @@ class RemainingTime {
 /// Returns `981 MiB`, `1.20 GiB`.
 [[nodiscard]] std::string memory_text(double bytes);
 
-/// Returns `45 s`, `3 min 20 s`, `2 h 5 min`.
-[[nodiscard]] std::string duration_text(std::chrono::duration<double> time);
-
 /// Returns `3499 tok/s`, `12.3 ktok/s`.
 [[nodiscard]] std::string tokens_per_second(double rate);
 
