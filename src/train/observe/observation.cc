@@ -23,11 +23,10 @@
 namespace chimera {
 namespace {
 
-std::string subtitle_of(const JobShape& job, std::int64_t sequence, DataType dtype) {
-  const std::int64_t ranks = job.num_ranks();
+std::string subtitle_of(const Job& job) {
   return fmt::format("{} on {}, {} of {} x {} tokens a step, {}", counted(job.run.schedule.stages, "stage"),
-                     counted(ranks, "worker"), counted(job.run.micro_batches(), "micro-batch"),
-                     job.run.samples_per_op(), sequence, to_text(dtype));
+                     counted(job.num_ranks(), "worker"), counted(job.run.micro_batches(), "micro-batch"),
+                     job.run.samples_per_op(), job.options.data.sequence, to_text(job.options.numbers.dtype));
 }
 
 std::string note_of(const JobShape& job, const StepForecast& made, int cores) {
@@ -164,28 +163,17 @@ const MeasuredStep& median_step(const std::vector<std::vector<MeasuredStep>>& st
   return **middle;
 }
 
-Panel panel_of(const Schedule& schedule, std::string title, Timeline timeline, Explanation explanation,
-               const CostModel& costs) {
-  const Totals totals = totals_of(schedule, timeline, explanation, costs);
-  return {.title = std::move(title),
-          .schedule = schedule,
-          .timeline = std::move(timeline),
-          .explanation = std::move(explanation),
-          .totals = totals,
-          .memory_in_bytes = !costs.memory.empty()};
-}
-
 /// Returns the --report page (telemetry/run_page.h). `metrics` holds the lines of the steps, `timelines` the measured
 /// and the simulated step.
-std::string report_text(const JobShape& job, std::string subtitle, const nlohmann::ordered_json& record,
-                        const RunSummary& run, const std::string& metrics, std::vector<Panel> timelines) {
+std::string report_text(const Job& job, const RunSummary& run, const std::string& metrics,
+                        std::vector<Panel> timelines) {
   const int cores = available_cores();
   const StepForecast made = forecast(job, run, cores);
   RunPage report{.run = {.name = fmt::format("{} with {}", job.model.name, job.run.schedule.name),
                          .metrics = "--report",
                          .steps = parse_metrics("--report", metrics),
-                         .configuration = flatten(record)},
-                 .subtitle = std::move(subtitle),
+                         .configuration = flatten(run_record(job))},
+                 .subtitle = subtitle_of(job),
                  .forecasts = {{"step time", "s", made.step_seconds, run.step_seconds}},
                  .forecast_note = note_of(job, made, cores),
                  .timelines = std::move(timelines)};
@@ -237,41 +225,38 @@ std::vector<Panel> timeline_panels(const Schedule& schedule, const std::vector<s
                                    const CostModel& costs) {
   // The median step shows usual behavior; a mean of steps has no timeline.
   const MeasuredStep& step = median_step(steps);
-  Timeline simulated = simulate(schedule, costs);
-  Timeline measured = step.timeline;
-  measured.lower_bound = simulated.lower_bound;
-  Explanation explanation = explain(schedule, costs, simulated);
-  return {panel_of(schedule, fmt::format("{}, step {} as it ran, in seconds", schedule.name, step.step + 1),
-                   std::move(measured), step.explanation, costs),
-          panel_of(schedule, fmt::format("{}, simulated with the measured op times", schedule.name),
-                   std::move(simulated), std::move(explanation), costs)};
+  Panel simulated = panel_of(schedule, simulate(schedule, costs), costs);
+  simulated.title = fmt::format("{}, simulated with the measured op times", schedule.name);
+  Panel measured = simulated;
+  measured.title = fmt::format("{}, step {} as it ran, in seconds", schedule.name, step.step + 1);
+  measured.timeline = step.timeline;
+  measured.timeline.lower_bound = simulated.timeline.lower_bound;
+  measured.explanation = step.explanation;
+  measured.totals = totals_of(schedule, measured.timeline, measured.explanation, costs);
+  return {std::move(measured), std::move(simulated)};
 }
 
 void write_observations(const Job& job, const std::vector<RecordedStep>& recorded, const RunSummary& run,
                         const std::string& metrics) {
-  const TrainOptions& options = job.options;
-  const bool replaces = job.replaces_outputs();
+  const OutputOptions& output = job.options.output;
   if (recorded.empty())
     return print_message(
         "--trace, --op-times, --timeline, --report: not written, no step ran on all ranks after a loss");
+  const auto write = [&](const char* flag, const std::string& path, const auto& text) {
+    if (!path.empty()) write_final_output(job.replaces_outputs(), flag, path, text());
+  };
   auto steps = measured_steps(job, recorded);
-  if (!options.output.trace.empty()) {
+  write("--trace", output.trace, [&] {
     const RunHistory history{
         .name = "", .metrics = "", .steps = parse_metrics("--trace", metrics), .configuration = {}};
-    write_final_output(replaces, "--trace", options.output.trace, trace_text(job, steps, changes_of_order(history)));
-  }
+    return trace_text(job, steps, changes_of_order(history));
+  });
   if (steps.size() > 1 && recorded.front().step == 0) steps.erase(steps.begin());  // First use of memory and caches
   const CostModel costs = measured_costs(job, run.op_times, steps);
-  if (!options.output.op_times.empty())
-    write_final_output(replaces, "--op-times", options.output.op_times, costs_to_json(costs));
-  if (!options.output.timeline.empty())
-    write_final_output(replaces, "--timeline", options.output.timeline,
-                       to_html(timeline_panels(job.run.schedule, steps, costs)));
-  if (!options.output.report.empty()) {
-    write_final_output(replaces, "--report", options.output.report,
-                       report_text(job, subtitle_of(job, options.data.sequence, options.numbers.dtype), run_record(job),
-                                   run, metrics, timeline_panels(job.run.schedule, steps, costs)));
-  }
+  const auto panels = [&] { return timeline_panels(job.run.schedule, steps, costs); };
+  write("--op-times", output.op_times, [&] { return costs_to_json(costs); });
+  write("--timeline", output.timeline, [&] { return to_html(panels()); });
+  write("--report", output.report, [&] { return report_text(job, run, metrics, panels()); });
 }
 
 }  // namespace chimera
