@@ -39,7 +39,7 @@
 #include "program.h"
 #include "schedule/schedule_json.h"
 #include "train/loop/run.h"
-#include "train/observe/own_flight.h"
+#include "train/observe/observation.h"
 #include "train/observe/progress_report.h"
 #include "train/setup/combinations.h"
 #include "train/setup/device.h"

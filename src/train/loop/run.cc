@@ -33,7 +33,6 @@
 #include "train/loop/trainer.h"
 #include "train/loop/trainer_handover.h"
 #include "train/observe/observation.h"
-#include "train/observe/own_flight.h"
 #include "train/observe/progress_report.h"
 #include "train/observe/step_summary.h"
 #include "train/recover/final_error.h"

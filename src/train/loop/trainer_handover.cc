@@ -10,7 +10,7 @@
 #include "core/fault_point.h"
 #include "launch/local/rank.h"
 #include "train/observe/measured_step.h"
-#include "train/observe/own_flight.h"
+#include "train/observe/observation.h"
 #include "train/recover/final_error.h"
 #include "train/setup/connection.h"
 #include "train/setup/device.h"

@@ -5,6 +5,7 @@
 // (runtime/tracer.h). After training, gather_steps() collects the last steps of all ranks and converts their times to
 // the clock of rank 0. measured_steps() turns them into timelines, and write_observations() writes the files.
 
+#include "launch/flight/flight_record.h"
 #include "render/panel.h"
 #include "simulate/costs.h"
 #include "train/observe/measured_step.h"
@@ -12,6 +13,12 @@
 #include "transport/transport.h"
 
 namespace chimera {
+
+/// Returns the description of the job for its flight records, which `chimera diagnose` reads after a hang or crash:
+/// place of each launched rank, groups of gradient sums, and predicted times (`planned`). The process that creates
+/// their folder adds it: the launcher or, for ranks that are threads or were started by another launcher, rank 0. After
+/// a change of the running ranks, TrainerHandover replaces it.
+[[nodiscard]] FlightJob flight_job(const JobShape& job, const PlannedTimes& planned);
 
 /// Returns the steps that all ranks have traced, in seconds of rank 0's clock. Collective, between steps; all ranks get
 /// the same result. It exchanges messages to measure how far the clocks differ.
