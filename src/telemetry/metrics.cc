@@ -33,26 +33,17 @@ bool is_locked(const FileDescriptor& file, int kind) {
 }
 
 /// Locks the file; truncates a regular file to `bytes`.
-FileDescriptor open_for_lines(const std::string& path, off_t bytes) {
-  try {
-    make_parent_folders(path);
-  } catch (const ConfigError& error) {
-    reject("--metrics {}", error.what());
-  }
+AppendFile open_for_lines(const std::string& path, std::size_t bytes) {
+  make_parent_folders(path);
   // Not truncated by open(): first the lock must show that no other run is writing.
   FileDescriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_APPEND, 0666));
-  std::error_code none;
+  const auto size = static_cast<off_t>(bytes);
   // A pipe or a device cannot be cut, and two runs may share it.
-  const bool is_kept = file.get() >= 0 && !std::filesystem::is_regular_file(path, none);
+  const bool is_kept = file.get() >= 0 && !is_file(path);
   if (file.get() >= 0 && !is_kept && is_locked(file, LOCK_EX)) refuse_locked(path);
-  if (file.get() < 0 || (!is_kept && ::ftruncate(file.get(), bytes) != 0)) {
+  if (file.get() < 0 || (!is_kept && ::ftruncate(file.get(), size) != 0))
     reject("--metrics {}: cannot be written ({})", path, system_message(errno));
-  }
-  return file;
-}
-
-AppendFile lines_of(const std::string& path, off_t bytes) {
-  return {open_for_lines(path, bytes), "--metrics " + path, bytes};
+  return {std::move(file), "--metrics " + path, size};
 }
 
 }  // namespace
@@ -142,8 +133,7 @@ std::string to_json_line(const StepMetrics& metrics) {
 
 std::string read_kept_lines(const std::string& path, std::int64_t last_step) {
   std::string kept;
-  std::error_code none;
-  if (last_step == 0 || !std::filesystem::is_regular_file(path, none)) return kept;
+  if (last_step == 0 || !is_file(path)) return kept;
   std::ifstream file(path, std::ios::binary);
   // A last line without an end was cut by a crash.
   for (std::string line; std::getline(file, line) && !file.eof(); kept += line + "\n") {
@@ -155,8 +145,7 @@ std::string read_kept_lines(const std::string& path, std::int64_t last_step) {
 }
 
 void require_unlocked_lines(const std::string& path) {
-  std::error_code none;
-  if (!std::filesystem::is_regular_file(path, none)) return;
+  if (!is_file(path)) return;
   const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (file.get() >= 0 && is_locked(file, LOCK_SH)) refuse_locked(path);
 }
@@ -165,7 +154,7 @@ void require_continuable_lines(const std::string& path, std::int64_t last_step,
                                const std::optional<nlohmann::json>& loss) {
   require_unlocked_lines(path);
   std::error_code none;
-  if (!std::filesystem::is_regular_file(path, none) || std::filesystem::is_empty(path, none)) return;
+  if (!is_file(path) || std::filesystem::is_empty(path, none)) return;
   std::ifstream file(path, std::ios::binary);
   for (std::string line; std::getline(file, line);) {
     const auto metrics = try_json(line);
@@ -177,6 +166,6 @@ void require_continuable_lines(const std::string& path, std::int64_t last_step,
 }
 
 MetricsFile::MetricsFile(const std::string& path, std::int64_t last_step)
-    : lines_(lines_of(path, static_cast<off_t>(read_kept_lines(path, last_step).size()))) {}
+    : lines_(open_for_lines(path, read_kept_lines(path, last_step).size())) {}
 
 }  // namespace chimera

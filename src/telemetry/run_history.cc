@@ -106,25 +106,14 @@ std::vector<StepMetrics> parse_metrics(const std::string& path, const std::strin
 
 std::string metrics_path(const std::string& run) {
   namespace fs = std::filesystem;
-  std::error_code none;
-  const auto require_readable = [&](const std::string& path) {
-    // The type `none` means an error other than absence, such as a folder that this user may not read.
-    if (fs::status(path, none).type() != fs::file_type::none) return;
-    reject("{}: cannot be read ({})", path, none.message());
-  };
-  require_readable(run);
-  if (!fs::is_directory(run, none)) {
-    if (!fs::exists(run, none)) {
-      reject("{}: no such run; give the folder of --checkpoint that has a metrics.jsonl, or the file of --metrics",
-             run);
-    }
-    return run;
-  }
-  const fs::path inside = fs::path(run) / "metrics.jsonl";
-  require_readable(inside.string());
-  if (fs::is_regular_file(inside, none)) return inside.string();
-  reject("{}: no metrics.jsonl in this folder; train with --metrics {}, or give the file of --metrics", run,
-         inside.string());
+  const std::string path = is_folder(run) ? (fs::path(run) / "metrics.jsonl").string() : run;
+  std::error_code error;
+  const fs::file_type type = fs::status(path, error).type();
+  // The type `none` means an error other than absence, such as a folder that this user may not read.
+  if (type == fs::file_type::none) reject("{}: cannot be read ({})", path, error.message());
+  if (type == fs::file_type::not_found)
+    reject("{}: no such run; give the folder of --checkpoint that has a metrics.jsonl, or the file of --metrics", path);
+  return path;
 }
 
 RunHistory read_run(const std::string& path) {

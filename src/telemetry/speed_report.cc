@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <array>
 #include <exception>
-#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -323,12 +322,11 @@ nlohmann::ordered_json to_json(const SpeedAnalysis& report) {
 
 std::optional<nlohmann::ordered_json> read_speed(const std::string& folder) {
   const std::string path = folder + "/" + kSpeedName;
-  std::error_code absent;
-  if (!std::filesystem::exists(path, absent)) return std::nullopt;
+  if (!path_exists(path)) return std::nullopt;
   try {
     auto json = read_ordered_json(read_whole(path));
-    if (json.at("text").is_string()) return json;
-    throw ConfigError("its text is none");
+    (void)json.at("text").get_ref<const std::string&>();  // Throws unless it is a string
+    return json;
   } catch (const std::exception& error) {
     reject("{}: is damaged ({})", path, error.what());
   }

@@ -176,7 +176,7 @@ TEST(RunsCommandTest, RefuseMissingAndInvalidRuns) {
   for (const char* command : {"top", "compare"}) {
     expect_refusal({{command}, {"RUN is required"}});
     expect_refusal({{command, "no-such-run"}, {"no-such-run", "no such run", "--metrics"}});
-    expect_refusal({{command, scratch.path("")}, {"no metrics.jsonl in this folder"}});
+    expect_refusal({{command, scratch.path("")}, {"metrics.jsonl: no such run; give the folder"}});
     expect_refusal({{command, bad}, {"bad.jsonl:1", "not a step of a run"}});
   }
   expect_refusal({{"compare", scratch.write("empty.jsonl", "")}, {"has not finished a step yet"}});
