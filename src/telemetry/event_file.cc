@@ -99,17 +99,9 @@ std::string event_record(std::string_view data) {
 
 std::string step_event(const StepMetrics& metrics, double wall_time) {
   std::string summary;
-  add_scalar(summary, "loss", metrics.loss);
-  add_scalar(summary, "grad_norm", metrics.gradient_norm);
-  add_scalar(summary, "learning_rate", metrics.learning_rate);
-  add_scalar(summary, "step_seconds", metrics.step_seconds);
-  add_scalar(summary, "tokens_per_second", metrics.tokens_per_second);
-  add_scalar(summary, "peak_memory_bytes", metrics.peak_memory_bytes);
-  if (metrics.used_memory_bytes) add_scalar(summary, "used_memory_bytes", *metrics.used_memory_bytes);
-  if (metrics.op_sum_seconds) add_scalar(summary, "op_sum_seconds", *metrics.op_sum_seconds);
-  if (metrics.allocation_retries) add_scalar(summary, "allocation_retries", *metrics.allocation_retries);
-  if (metrics.utilization) add_scalar(summary, "mfu", *metrics.utilization);
-  if (metrics.validation_loss) add_scalar(summary, "validation_loss", *metrics.validation_loss);
+  visit_measurements(metrics, [&](const char* name, const auto& value) {
+    if (const std::optional known = value) add_scalar(summary, name, *known);
+  });
   std::string event = event_at(wall_time, metrics.step);
   add_bytes(event, 5, summary);  // Event.summary
   return event;

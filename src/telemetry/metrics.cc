@@ -107,19 +107,13 @@ int AppendFile::write_waiting() {
 }
 
 std::string to_json_line(const StepMetrics& metrics) {
-  std::string line =
-      fmt::format(R"({{"step": {}, "loss": {}, "grad_norm": {}, "learning_rate": {:.17g}, "tokens": {}, )"
-                  R"("step_seconds": {:.17g}, "tokens_per_second": {:.17g}, "peak_memory_bytes": {:.0f})",
-                  metrics.step, number(metrics.loss), number(metrics.gradient_norm), metrics.learning_rate,
-                  metrics.tokens, metrics.step_seconds, metrics.tokens_per_second, metrics.peak_memory_bytes);
+  std::string line = fmt::format(R"({{"step": {}, "tokens": {})", metrics.step, metrics.tokens);
+  visit_measurements(metrics, [&](const char* name, const auto& value) {
+    if (const std::optional known = value) line += fmt::format(R"(, "{}": {})", name, number(*known));
+  });
   if (metrics.time > 0) line += fmt::format(R"(, "time": {:.3f})", metrics.time);
-  if (metrics.used_memory_bytes) line += fmt::format(R"(, "used_memory_bytes": {:.0f})", *metrics.used_memory_bytes);
-  if (metrics.op_sum_seconds) line += fmt::format(R"(, "op_sum_seconds": {:.6g})", *metrics.op_sum_seconds);
-  if (metrics.allocation_retries) line += fmt::format(R"(, "allocation_retries": {:.0f})", *metrics.allocation_retries);
+  if (metrics.seconds_left) line += fmt::format(R"(, "eta_seconds": {})", number(*metrics.seconds_left));
   if (metrics.is_skipped) line += R"(, "skipped": true)";
-  if (metrics.utilization) line += fmt::format(R"(, "mfu": {:.17g})", *metrics.utilization);
-  if (metrics.seconds_left) line += fmt::format(R"(, "eta_seconds": {:.17g})", *metrics.seconds_left);
-  if (metrics.validation_loss) line += fmt::format(R"(, "validation_loss": {:.17g})", *metrics.validation_loss);
   if (metrics.parameters_hash) line += fmt::format(R"(, "parameters_hash": "{}")", *metrics.parameters_hash);
   if (metrics.workers) line += fmt::format(R"(, "workers": {})", *metrics.workers);
   if (!metrics.factors.empty()) line += fmt::format(R"(, "factors": [{:.3g}])", fmt::join(metrics.factors, ", "));

@@ -99,8 +99,23 @@ struct StepMetrics {
   std::optional<std::string> sample = {};  // text generated after --prompt
 };
 
-/// Returns one JSON line, with its line end, with 17 significant digits. A loss or gradient norm that is not finite
-/// becomes null.
+/// Calls visit(name, number) for the measurements of a step, with their names in metrics.jsonl and TensorBoard. Each
+/// number is a double or an optional one.
+void visit_measurements(auto& metrics, const auto& visit) {
+  visit("loss", metrics.loss);
+  visit("grad_norm", metrics.gradient_norm);
+  visit("learning_rate", metrics.learning_rate);
+  visit("step_seconds", metrics.step_seconds);
+  visit("tokens_per_second", metrics.tokens_per_second);
+  visit("peak_memory_bytes", metrics.peak_memory_bytes);
+  visit("used_memory_bytes", metrics.used_memory_bytes);
+  visit("op_sum_seconds", metrics.op_sum_seconds);
+  visit("allocation_retries", metrics.allocation_retries);
+  visit("mfu", metrics.utilization);
+  visit("validation_loss", metrics.validation_loss);
+}
+
+/// Returns one JSON line, with its line end, with 17 significant digits. A number that is not finite becomes null.
 [[nodiscard]] std::string to_json_line(const StepMetrics& metrics);
 
 /// Returns the lines of a metrics file that a run keeps if it resumes after `last_step`: the complete lines up to this

@@ -46,16 +46,13 @@ StepMetrics parse_step(std::string_view text, const std::string& where) {
   }
   constexpr double kMissing = std::numeric_limits<double>::quiet_NaN();
   StepMetrics metrics{.step = line["step"].get<std::int64_t>(),
-                      .loss = number_of(line, "loss").value_or(kMissing),
-                      .gradient_norm = number_of(line, "grad_norm").value_or(kMissing),
-                      .learning_rate = number_of(line, "learning_rate").value_or(kMissing),
-                      .step_seconds = number_of(line, "step_seconds").value_or(0),
-                      .tokens_per_second = number_of(line, "tokens_per_second").value_or(0),
-                      .peak_memory_bytes = number_of(line, "peak_memory_bytes").value_or(0),
-                      .used_memory_bytes = number_of(line, "used_memory_bytes"),
-                      .utilization = number_of(line, "mfu"),
-                      .seconds_left = number_of(line, "eta_seconds"),
-                      .validation_loss = number_of(line, "validation_loss")};
+                      .loss = kMissing,
+                      .gradient_norm = kMissing,
+                      .learning_rate = kMissing,
+                      .seconds_left = number_of(line, "eta_seconds")};
+  visit_measurements(metrics, [&](const char* name, auto& value) {
+    if (const auto number = number_of(line, name)) value = *number;
+  });
   if (const auto workers = number_of(line, "workers")) metrics.workers = std::llround(*workers);
   if (line.contains("order") && line["order"].is_string()) metrics.order = line["order"].get<std::string>();
   return metrics;
