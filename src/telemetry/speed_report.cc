@@ -55,24 +55,18 @@ RankSteps steps_of(const std::vector<FlightEvent>& events) {
   const auto step_at = [&](std::size_t i) {
     return events[i].progress.phase == RankProgress::Phase::Steps ? events[i].progress.step : 0;
   };
-  std::size_t begin = 0;
-  while (begin < events.size() && step_at(begin) == step_at(0)) ++begin;
-  if (begin < events.size() && step_at(begin) == 1) {
-    while (begin < events.size() && step_at(begin) <= 1) ++begin;
-  }
-  while (begin < events.size()) {
-    const std::int64_t step = step_at(begin);
-    std::size_t end = begin;
-    while (end < events.size() && step_at(end) == step) ++end;
-    if (end == events.size()) break;
-    for (std::size_t i = begin; step > 0 && i < end; ++i) {
-      const auto nanoseconds = events[i + 1].nanoseconds - events[i].nanoseconds;
-      add(events[i].progress.instruction, static_cast<double>(nanoseconds) / 1e9, steps);
-    }
-    if (step > 0) {
-      steps.step_seconds.push_back(static_cast<double>(events[end].nanoseconds - events[begin].nanoseconds) / 1e9);
-    }
-    begin = end;
+  const auto seconds_between = [&](std::size_t i, std::size_t end) {
+    return static_cast<double>(events[end].nanoseconds - events[i].nanoseconds) / 1e9;
+  };
+  std::vector<std::size_t> begins;  // First event of each step, and of each time between two steps
+  for (std::size_t i = 0; i < events.size(); ++i)
+    if (i == 0 || step_at(i) != step_at(i - 1)) begins.push_back(i);
+  for (std::size_t part = 1; part + 1 < begins.size(); ++part) {
+    const std::size_t begin = begins[part];
+    const std::size_t end = begins[part + 1];
+    if (step_at(begin) <= 1) continue;
+    for (std::size_t i = begin; i < end; ++i) add(events[i].progress.instruction, seconds_between(i, i + 1), steps);
+    steps.step_seconds.push_back(seconds_between(begin, end));
   }
   return steps;
 }
@@ -81,12 +75,6 @@ constexpr std::array kParts = {
     std::pair("ops", &SpeedParts::ops),         std::pair("messages", &SpeedParts::messages),
     std::pair("sums", &SpeedParts::sums),       std::pair("slowest rank", &SpeedParts::ranks),
     std::pair("updates", &SpeedParts::updates), std::pair("rest", &SpeedParts::rest)};
-
-double planned_seconds(const FlightJob& job, const OpTotals::key_type& key) {
-  const auto stage = static_cast<std::size_t>(key.first);
-  const auto kind = static_cast<std::size_t>(key.second);
-  return stage < job.planned_ops.size() && kind < job.planned_ops[stage].size() ? job.planned_ops[stage][kind] : 0;
-}
 
 const RankSpeed* straggler_of(const SpeedAnalysis& report) {
   const auto slowest = std::ranges::max_element(report.ranks, {}, &RankSpeed::slowdown);
@@ -158,6 +146,21 @@ double seconds_elsewhere(const std::vector<OpTotals>& ranks, std::size_t self) {
   return seconds;
 }
 
+std::vector<OpSpeed> means_of(const OpTotals& totals, const std::vector<std::vector<double>>& planned) {
+  std::vector<OpSpeed> means;
+  for (const auto& [key, op] : totals) {
+    const auto stage = static_cast<std::size_t>(key.first);
+    const auto kind = static_cast<std::size_t>(key.second);
+    const bool is_planned = stage < planned.size() && kind < planned[stage].size();
+    means.push_back({.kind = key.second,
+                     .stage = key.first,
+                     .seconds = op.seconds / op.count,
+                     .planned = is_planned ? planned[stage][kind] : 0,
+                     .cpu_seconds = op.cpu_seconds / op.count});
+  }
+  return means;
+}
+
 std::optional<SpeedAnalysis> speed_of(const Flight& flight) {
   std::vector<RankSteps> all;
   std::vector<OpTotals> ops_of_ranks;
@@ -189,12 +192,7 @@ std::optional<SpeedAnalysis> speed_of(const Flight& flight) {
   }
   if (report.ranks.empty()) return std::nullopt;
   report.step_seconds = median_of(std::move(step_seconds));
-  for (const auto& [key, op] : ops) {
-    report.ops.push_back({.kind = key.second,
-                          .stage = key.first,
-                          .seconds = op.seconds / op.count,
-                          .planned = planned_seconds(flight.job, key)});
-  }
+  report.ops = means_of(ops, flight.job.planned_ops);
   for (const auto& [name, part] : kParts) {
     for (const RankSpeed& rank : report.ranks) report.parts.*part += rank.parts.*part;
     report.parts.*part /= static_cast<double>(report.ranks.size());

@@ -46,8 +46,12 @@ struct OpSpeed {
 struct OpTotal {
   double seconds = 0;
   double count = 0;
+  double cpu_seconds = 0;  ///< Part of `seconds` in which the rank had a core; 0: unknown
 };
 using OpTotals = std::map<std::pair<std::int64_t, OpKind>, OpTotal>;  // by stage and kind
+
+/// Returns the mean of each kind of op. `planned` is [stage][op kind]: seconds by the machine profile; empty: none.
+[[nodiscard]] std::vector<OpSpeed> means_of(const OpTotals& totals, const std::vector<std::vector<double>>& planned);
 
 /// Returns the seconds that the ops of the rank `self` take on other ranks, on average; 0 if one of them runs on no
 /// other rank. Stages take different times, so a rank is only compared with ranks that run the same ops. `ranks`:

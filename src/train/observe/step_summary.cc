@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "core/counted.h"
+#include "core/mapped.h"
 #include "passes/unroll.h"
 #include "simulate/simulate.h"
 #include "train/observe/progress_report.h"
@@ -61,18 +62,21 @@ SpeedParts parts_of(double step_seconds, double ops, const WaitTimes& waits, dou
           .rest = std::max(0.0, rest)};
 }
 
-void add_ranks(const RunSummary& run, SpeedAnalysis& report) {
-  std::vector<OpTotals> ops;
-  for (const RankTimes& rank : run.ranks) {
-    OpTotals& totals = ops.emplace_back();
-    for (std::int64_t stage = 0; stage < rank.op_times.num_stages(); ++stage) {
-      for (int index = 0; index < kOpKinds; ++index) {
-        const auto kind = static_cast<OpKind>(index);
-        const double count = rank.op_times.count(StageId(stage), kind);
-        if (count > 0) totals[{stage, kind}] = {count * rank.op_times.mean(StageId(stage), kind).wall_seconds, count};
-      }
+OpTotals op_totals_of(const OpTimes& times) {
+  OpTotals totals;
+  for (std::int64_t stage = 0; stage < times.num_stages(); ++stage) {
+    for (int index = 0; index < kOpKinds; ++index) {
+      const auto kind = static_cast<OpKind>(index);
+      const double count = times.count(StageId(stage), kind);
+      const Duration mean = times.mean(StageId(stage), kind);
+      if (count > 0) totals[{stage, kind}] = {count * mean.wall_seconds, count, count * mean.cpu_seconds};
     }
   }
+  return totals;
+}
+
+void add_ranks(const RunSummary& run, SpeedAnalysis& report) {
+  const auto ops = mapped(run.ranks, [](const RankTimes& rank) { return op_totals_of(rank.op_times); });
   // Seconds of the whole run to seconds per step.
   const double share = 1 / static_cast<double>(run.steps);
   for (std::size_t r = 0; r < ops.size(); ++r) {
@@ -141,19 +145,8 @@ SpeedAnalysis analyze_speed(const JobShape& job, const PlannedTimes& planned, co
                        .others_share = run.others_share,
                        .busiest_other = run.busiest_other,
                        .profile = planned.by,
-                       .parts = parts_of(run.step_seconds, run.compute_seconds, run.waits, run.optimizer_seconds)};
-  for (std::int64_t stage = 0; stage < run.op_times.num_stages(); ++stage) {
-    for (std::size_t index = 0; index < kOpKinds; ++index) {
-      const auto kind = static_cast<OpKind>(index);
-      if (run.op_times.count(StageId(stage), kind) == 0) continue;
-      const Duration mean = run.op_times.mean(StageId(stage), kind);
-      report.ops.push_back({.kind = kind,
-                            .stage = stage,
-                            .seconds = mean.wall_seconds,
-                            .planned = planned.ops.empty() ? 0 : planned.ops[static_cast<std::size_t>(stage)][index],
-                            .cpu_seconds = mean.cpu_seconds});
-    }
-  }
+                       .parts = parts_of(run.step_seconds, run.compute_seconds, run.waits, run.optimizer_seconds),
+                       .ops = means_of(op_totals_of(run.op_times), planned.ops)};
   add_ranks(run, report);
   return report;
 }
