@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <filesystem>
 #include "checkpoint/checkpoint_folder.h"
 #include "core/cgroup.h"
@@ -364,25 +365,21 @@ bool Trainer::save_if_due() {
 std::string Trainer::save_in(const std::string& folder) const {
   Job job = self_.job;
   job.first_step = -1;  // No step is saved there
-  std::string& name = job.options.checkpoint.folder;
-  const auto set_name = [&](std::int64_t number) {
-    name = number == 1 ? folder : fmt::format("{}.{}", folder, number);
-  };
+  const auto name_of = [&](double number) { return number == 1 ? folder : fmt::format("{}.{}", folder, number); };
+  // Rank 0 chooses the name for all.
+  std::array<double, 1> number{rank() == RankId(0) ? 1.0 : 0.0};
+  std::error_code error;
+  while (number[0] > 0 && std::filesystem::exists(std::filesystem::symlink_status(name_of(number[0]), error)))
+    ++number[0];
+  self_.transport.all_sum(number);
+  job.options.checkpoint.folder = name_of(number[0]);
   std::optional<Checkpointer> saver;
-  const auto open = [&] {
-    saver.emplace(job, rank(), self_.transport, model_.groups(), model_.optimizer_state(), self_.tensor.get());
-  };
   // Rank 0 removes leftovers in the folder, so the others write after it.
-  const double number = sum_in_agreement(self_.transport, [&] {
-    if (rank() != RankId(0)) return 0.0;
-    std::int64_t own = 1;
-    for (set_name(own); std::filesystem::exists(std::filesystem::symlink_status(name)); set_name(own)) ++own;
-    open();
-    return static_cast<double>(own);
+  sum_in_agreement(self_.transport, [&] {
+    saver.emplace(job, rank(), self_.transport, model_.groups(), model_.optimizer_state(), self_.tensor.get());
+    return 0.0;
   });
-  set_name(static_cast<std::int64_t>(number));
-  if (!saver) open();
-  return saver->finish(last_) ? checkpoint_path(name, last_.step) : "";
+  return saver->finish(last_) ? checkpoint_path(job.options.checkpoint.folder, last_.step) : "";
 }
 
 LoopState Trainer::loop_state() const {
