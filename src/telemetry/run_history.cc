@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <iterator>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <string_view>
@@ -15,19 +16,10 @@
 #include "core/files.h"
 #include "core/json.h"
 #include "core/reject.h"
+#include "core/value_text.h"
 
 namespace chimera {
 namespace {
-
-void add(const std::string& name, const nlohmann::ordered_json& value, Configuration& configuration) {
-  if (value.is_object()) {
-    for (const auto& [field, inner] : value.items())
-      add(name.empty() ? field : name + "." + field, inner, configuration);
-    // Null stands for a setting that is not given.
-  } else if (!value.is_null()) {
-    configuration.emplace_back(name, value.is_string() ? value.get<std::string>() : json_text(value));
-  }
-}
 
 using Json = nlohmann::json;
 
@@ -62,10 +54,15 @@ constexpr std::size_t kMaxMetricsBytes = std::size_t{1} << 30;
 
 }  // namespace
 
-Configuration flatten(const nlohmann::ordered_json& record) {
-  Configuration configuration;
-  add("", record, configuration);
-  return configuration;
+Configuration flatten(const nlohmann::ordered_json& record, const std::string& prefix) {
+  Configuration all;
+  for (const auto& [field, value] : record.items()) {
+    if (value.is_object()) std::ranges::move(flatten(value, prefix + field + "."), std::back_inserter(all));
+    // Null stands for a setting that is not given.
+    if (value.is_object() || value.is_null()) continue;
+    all.emplace_back(prefix + field, value.is_string() ? value.get<std::string>() : json_text(value));
+  }
+  return all;
 }
 
 Configuration configuration_of(const std::string& folder) {
@@ -90,14 +87,10 @@ std::string value_of(const Configuration& configuration, const std::string& fiel
 
 std::vector<StepMetrics> parse_metrics(const std::string& path, const std::string& text) {
   std::vector<StepMetrics> steps;
-  std::size_t number = 1;
-  std::size_t begin = 0;
-  // A last line without an end may still be being written.
-  for (std::size_t end = text.find('\n'); end != std::string::npos; end = text.find('\n', begin), ++number) {
-    const std::string_view line(text.data() + begin, end - begin);
-    if (!line.empty()) steps.push_back(parse_step(line, fmt::format("{}:{}", path, number)));
-    begin = end + 1;
-  }
+  std::vector<std::string_view> lines = split_at('\n', text);
+  lines.pop_back();  // Has no end: empty, or still being written
+  for (std::size_t i = 0; i < lines.size(); ++i)
+    if (!lines[i].empty()) steps.push_back(parse_step(lines[i], fmt::format("{}:{}", path, i + 1)));
   return steps;
 }
 

@@ -17,8 +17,9 @@ namespace chimera {
 /// Settings of a run: pairs of field and value, such as `layout.schedule` and `chimera`.
 using Configuration = std::vector<std::pair<std::string, std::string>>;
 
-/// Returns the fields of a nested JSON object, in its order. Names of nested fields are joined with dots.
-[[nodiscard]] Configuration flatten(const nlohmann::ordered_json& record);
+/// Returns the fields of a nested JSON object, in its order. Names of nested fields are joined with dots, after
+/// `prefix`.
+[[nodiscard]] Configuration flatten(const nlohmann::ordered_json& record, const std::string& prefix = "");
 
 /// Returns the configuration of the run in the newest readable checkpoint in `folder`, without `progress`, the state of
 /// the run at that step; empty if there is none.

@@ -161,10 +161,9 @@ std::string steps_as_text(const TopView& view, std::size_t columns) {
   if (last.workers) text += fmt::format("   {} workers are left", *last.workers);
   text += fmt::format("\n          {}\n",
                       sparkline(recent(run, &StepMetrics::tokens_per_second, run.steps.size()), columns - 12));
-  const std::size_t hundred = std::min<std::size_t>(run.steps.size(), 100);
-  const auto slowest = std::max_element(run.steps.end() - static_cast<std::ptrdiff_t>(hundred), run.steps.end(),
-                                        [](const auto& a, const auto& b) { return a.step_seconds < b.step_seconds; });
-  text += fmt::format("          slowest of the last {}: step {}, {:.3f} s, {:.1f} times the median\n", hundred,
+  const auto hundred = std::span(run.steps).last(std::min<std::size_t>(run.steps.size(), 100));
+  const auto slowest = std::ranges::max_element(hundred, {}, &StepMetrics::step_seconds);
+  text += fmt::format("          slowest of the last {}: step {}, {:.3f} s, {:.1f} times the median\n", hundred.size(),
                       slowest->step, slowest->step_seconds, seconds > 0 ? slowest->step_seconds / seconds : 1);
   if (const auto changes = changes_of_order(run); !changes.empty()) text += "order     " + changes.back() + "\n";
   if (last.used_memory_bytes) {
