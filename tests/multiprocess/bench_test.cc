@@ -73,7 +73,7 @@ TEST(BenchRefusalTest, ReportsErrorsBeforeAnythingRuns) {
   expect_refusal({bench + Words{"--run", "--schedule gpipe --speed 3"}, {"--speed", "chimera train --help"}});
   expect_refusal({bench + "--command true", {"--command true", "NAME=COMMAND"}});
   expect_refusal({bench + "--schedules none --rounds 0", {"--rounds must be 1 to 1000000, not 0"}});
-  expect_refusal({bench + Words{"--export", scratch.path("text.txt") + "/in"}, {"cannot be made"}});
+  expect_refusal({bench + Words{"--export", scratch.path("text.txt") + "/in"}, {"cannot be written"}});
 }
 
 }  // namespace

@@ -25,19 +25,6 @@
 namespace chimera {
 namespace {
 
-std::vector<Sample> samples_between(const Samples& source, std::int64_t first, std::int64_t end) {
-  std::vector<Sample> samples;
-  for (std::int64_t i = first; i < end; ++i) samples.push_back(source.ordered_sample(i));
-  return samples;
-}
-
-void require_finite(double loss, std::int64_t first, std::int64_t end, const std::string& folder) {
-  if (std::isfinite(loss)) return;
-  throw Error(fmt::format(
-      "the loss of windows {} to {} is {}; {} may hold weights that are not finite, or too large for the --dtype",
-      first, end - 1, loss, folder));
-}
-
 /// All windows have the same number of targets. So the mean over windows is the mean over targets, and a last
 /// micro-batch of fewer windows has its due weight.
 double mean_loss(const EvaluationOptions& options, const Samples& samples, Family family, Stage& stage,
@@ -51,10 +38,15 @@ double mean_loss(const EvaluationOptions& options, const Samples& samples, Famil
     const std::int64_t end = std::min(first + options.micro_batch_size, now.windows);
     // With a mini-batch of 1, the loss is a sum over the windows. It is divided once, by the windows of all
     // micro-batches.
-    const MicroBatch batch =
-        make_micro_batch(samples_between(samples, first, end), family, samples.targets_per_sample(), /*mini_batch=*/1);
+    std::vector<Sample> windows;
+    for (std::int64_t i = first; i < end; ++i) windows.push_back(samples.ordered_sample(i));
+    const MicroBatch batch = make_micro_batch(windows, family, samples.targets_per_sample(), /*mini_batch=*/1);
     const double loss = stage.forward({}, batch).item<double>();
-    require_finite(loss, first, end, options.from);
+    if (!std::isfinite(loss)) {
+      throw Error(fmt::format(
+          "the loss of windows {} to {} is {}; {} may hold weights that are not finite, or too large for the --dtype",
+          first, end - 1, loss, options.from));
+    }
     sum += loss;
     now.windows_done = end;
     now.loss = sum / static_cast<double>(end);

@@ -2,11 +2,8 @@
 
 #include <ATen/ATen.h>
 
-#include <system_error>
-
 #include "core/files.h"
 #include "core/json.h"
-#include "core/reject.h"
 #include "engine/stored_values.h"
 #include "model/element_types.h"
 #include "model/make_stage.h"
@@ -83,9 +80,6 @@ std::string settings(const JobShape& job, const TrainOptions& options) {
 }  // namespace
 
 void export_job(const Job& job, const std::string& folder) {
-  std::error_code error;
-  std::filesystem::create_directories(folder, error);
-  if (error) reject("{}: cannot be made ({})", folder, error.message());
   write_safetensors(
       folder + "/weights.safetensors",
       first_weights(job.model, job.options.numbers.dtype, folder_or_random_values(job.from, job.options.data.seed)));

@@ -76,9 +76,7 @@ FailureReport failure_of(const std::exception_ptr& exception, const std::string&
   } catch (const c10::OutOfMemoryError& error) {
     return {.op = op,
             .message = summarize_out_of_memory(error.what_without_backtrace()) + "; " + holders_of(job, rank.index())};
-  } catch (const c10::Error& error) {
-    return {.op = op, .message = first_line(error.what_without_backtrace())};
-  } catch (const std::exception& error) {
+  } catch (const std::exception& error) {  // The first line has no backtrace of c10
     return {.op = op, .message = first_line(error.what())};
   }
 }

@@ -365,7 +365,7 @@ bool Trainer::save_if_due() {
 std::string Trainer::save_in(const std::string& folder) const {
   Job job = self_.job;
   job.first_step = -1;  // No step is saved there
-  const auto name_of = [&](double number) { return number == 1 ? folder : fmt::format("{}.{}", folder, number); };
+  const auto name_of = [&](double number) { return number == 1 ? folder : fmt::format("{}.{:.0f}", folder, number); };
   // Rank 0 chooses the name for all.
   std::array<double, 1> number{rank() == RankId(0) ? 1.0 : 0.0};
   std::error_code error;

@@ -101,7 +101,8 @@ class StepReader {
         default: break;
       }
     }
-    ends_.push_back(boundaries.back() - step_.start);
+    // The last end of a worker's program, which includes the update and the last collective.
+    step_.timeline.makespan = std::max(step_.timeline.makespan, boundaries.back() - step_.start);
   }
 
   [[nodiscard]] OpIndex index(const Op& op) const { return table_.find(op.kind, op.stage, op.micro_batch, op.slice); }
@@ -134,7 +135,7 @@ class StepReader {
         own.push_back({group, start, end});
         step_.launched.back().push_back({group, sum.launched - step_.start, end});
       }
-      std::sort(own.begin(), own.end(), [](const auto& a, const auto& b) { return a.end < b.end; });
+      std::ranges::sort(own, {}, &TimedAllReduce::end);
     }
   }
 
@@ -157,8 +158,6 @@ class StepReader {
 
   void summarize_timeline() {
     Timeline& timeline = step_.timeline;
-    // The last end of a worker's program, which includes the update and the last collective.
-    timeline.makespan = *std::max_element(ends_.begin(), ends_.end());
     timeline.step_ends = {timeline.makespan};
     for (std::size_t w = 0; w < timeline.workers.size(); ++w) {
       for (const auto& again : step_.recomputations[w]) timeline.workers[w].busy += again.time.end - again.time.start;
@@ -193,7 +192,6 @@ class StepReader {
   const RecordedStep& recorded_;
   OpTable table_;
   MeasuredStep step_;
-  std::vector<double> ends_;            // [worker]
   std::map<OpIndex, double> sent_;      // Producing op
   std::map<OpIndex, TimedOp> awaited_;  // Producing op; receiver's wait
   std::vector<Message> messages_;
@@ -322,12 +320,12 @@ CostModel measured_costs(const JobShape& job, const OpTimes& times,
   costs.optimizer = optimizer_seconds(job, steps);
   costs.buffers = {LoweringOptions().receives_ahead, LoweringOptions().sends_behind};
   const auto groups = job.run.rank_groups();
-  if (std::any_of(groups.begin(), groups.end(), [](const auto& ranks) { return ranks.size() > 1; })) {
-    costs.all_reduce.emplace();
-    costs.all_reduce->seconds = all_reduce_seconds(job, steps);
-    costs.all_reduce->tied = job.model.tied;
-    costs.all_reduce->data_parallel = job.run.ranks.data_parallel;
-    costs.all_reduce->every_stage = job.canonical.has_value();
+  if (std::ranges::any_of(groups, [](const auto& ranks) { return ranks.size() > 1; })) {
+    auto& sums = costs.all_reduce.emplace();
+    sums.seconds = all_reduce_seconds(job, steps);
+    sums.tied = job.model.tied;
+    sums.data_parallel = job.run.ranks.data_parallel;
+    sums.every_stage = job.canonical.has_value();
   }
   costs.all_reduce_placement = job.programs.sync;
   return costs;

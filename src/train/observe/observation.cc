@@ -44,10 +44,8 @@ std::string note_of(const JobShape& job, const StepForecast& made, int cores) {
 constexpr double kMicroseconds = 1e6;
 
 std::vector<double> moved(std::vector<double> times, double offset) {
-  for (double& time : times) {
-    // 0 means that a time is unknown.
-    if (time != 0) time += offset;
-  }
+  for (double& time : times)
+    if (time != 0) time += offset;  // 0 means that a time is unknown
   return times;
 }
 
@@ -154,12 +152,10 @@ class TraceWriter {
 };
 
 const MeasuredStep& median_step(const std::vector<std::vector<MeasuredStep>>& steps) {
-  std::vector<const MeasuredStep*> of_group_0;
-  for (const auto& groups : steps) of_group_0.push_back(&groups.front());
+  auto of_group_0 = mapped(steps, [](const auto& groups) { return &groups.front(); });
   // Groups end their steps together, so one of them stands for all.
   const auto middle = of_group_0.begin() + static_cast<std::ptrdiff_t>(of_group_0.size() / 2);
-  std::nth_element(of_group_0.begin(), middle, of_group_0.end(),
-                   [](const auto* a, const auto* b) { return a->timeline.makespan < b->timeline.makespan; });
+  std::ranges::nth_element(of_group_0, middle, {}, [](const auto* step) { return step->timeline.makespan; });
   return **middle;
 }
 

@@ -7,12 +7,6 @@
 #include "launch/local/failure_report.h"
 
 namespace chimera {
-namespace {
-
-/// Practically unlimited.
-constexpr std::chrono::hours kForTheLauncher{24 * 365};
-
-}  // namespace
 
 ReconnectingTransport::ReconnectingTransport(const RankEnvironment& rank)
     : rank_(rank.rank),
@@ -54,6 +48,7 @@ void ReconnectingTransport::reset() {
 bool ReconnectingTransport::must_leave(const std::exception& error, const std::string& op) {
   // A rank with an error of its own is the culprit unless the launcher says otherwise within the grace period. A rank
   // that has lost a peer is a victim, and waits for as long as the launcher needs.
+  constexpr std::chrono::hours kForTheLauncher{24 * 365};  // Practically unlimited
   const bool has_lost_another = dynamic_cast<const PeerLostError*>(&error) != nullptr;
   if (has_lost_another && !link_.must_leave(std::chrono::milliseconds(0)))
     report_failure({.op = op, .message = error.what(), .own_cause = false});
