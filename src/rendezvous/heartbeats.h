@@ -2,7 +2,7 @@
 
 // Heartbeats between hosts, as UDP datagrams, which a stalled TCP connection cannot delay. Every rank sends rank 0 a
 // heartbeat each 250 ms, and rank 0 replies. So a host that is down or cut off is detected in less than 3 s. Rank 0
-// then sends the reason to all ranks, which end with the same error message. watch_hosts() (train/recover/host_watch.h)
+// then sends the reason to all ranks, which end with the same error message. watch_hosts() (train/loop/run.cc)
 // starts the Heartbeats of a rank.
 
 #include <atomic>

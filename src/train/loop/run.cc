@@ -3,11 +3,14 @@
 #include <ATen/Parallel.h>
 #include <c10/util/Exception.h>
 #include <fmt/ranges.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdlib>
 #include <exception>
 #include <mutex>
+#include <sstream>
 
 #include "checkpoint/checkpoint_folder.h"
 #include "core/cgroup.h"
@@ -15,6 +18,7 @@
 #include "core/console.h"
 #include "core/core_use.h"
 #include "core/fault_point.h"
+#include "core/file_descriptor.h"
 #include "core/files.h"
 #include "core/json.h"
 #include "core/mapped.h"
@@ -24,7 +28,10 @@
 #include "launch/flight/hang.h"
 #include "launch/local/failure_report.h"
 #include "launch/local/gpu_cores.h"
+#include "launch/local/place.h"
 #include "launch/local/process.h"
+#include "rendezvous/address.h"
+#include "rendezvous/heartbeats.h"
 #include "runtime/gather.h"
 #include "runtime/memory_meter.h"
 #include "telemetry/speed_report.h"
@@ -36,7 +43,6 @@
 #include "train/observe/progress_report.h"
 #include "train/observe/step_summary.h"
 #include "train/recover/final_error.h"
-#include "train/recover/host_watch.h"
 #include "train/recover/stop_signals.h"
 #include "train/setup/connection.h"
 #include "train/setup/device.h"
@@ -250,6 +256,48 @@ std::unique_ptr<Transport> connect_once(const Job& job, const RankEnvironment& r
             .start_up_timeout = rank.placed || rank.remote ? to_milliseconds(job.options.recovery.rendezvous_seconds)
                                                            : kGlooDefaultTimeout,
             .breaker = breaks ? std::make_shared<ConnectionBreaker>() : nullptr});
+}
+
+/// Exits at once. Only rank 0, or a rank per host if rank 0 is silent, prints the reason.
+void end_for_silence(int rank, const std::string& reason, bool own) {
+  const auto place = find_place(own_variables());
+  if (own && (rank == 0 || (place && place->local_rank == 0))) {
+    print_message(reason);
+    messages().drain(kDrainAfterFailure);
+  }
+  ::_exit(static_cast<int>(ExitCode::PeerLost));
+}
+
+/// Starts heartbeats, which detect dead hosts in a job that another launcher has started, such as torchrun: a host that
+/// loses power closes no connection, and Gloo would wait for it forever. They run until the result is destroyed.
+/// Collective; all ranks call it after they have connected. If a rank is silent, this process exits at once with
+/// ExitCode::PeerLost. `keeps_connections` says that the transport (as Gloo, unlike NCCL) closes no TCP connection that
+/// is open now. If one closes nevertheless, and the rank does not fail within 2.5 s, it waits in vain, and the job ends
+/// as for a silent rank. Returns null if heartbeats are not needed: on one host, and with the launcher of chimera.
+std::unique_ptr<Heartbeats> watch_hosts(const RankEnvironment& rank, Transport& transport, bool keeps_connections) {
+  // Our launcher sees its processes die, and a run on one host ends with the host.
+  if (!rank.placed || rank.rendezvous.host.empty()) return nullptr;
+  HeartbeatOptions options{.rank = rank.rank, .secret = rank.rendezvous.secret, .on_silence = {}};
+  options.on_silence = [rank = rank.rank](const std::string& reason, bool own) { end_for_silence(rank, reason, own); };
+  if (keeps_connections) {
+    options.has_lost_connection = [open = open_tcp_connections()] {
+      return !std::ranges::includes(open_tcp_connections(), open);
+    };
+  }
+  // Rank 0 listens for the heartbeats of all others, and tells them its port over the connections that exist already.
+  FileDescriptor socket;
+  std::string own;  // Rank 0: port and address
+  if (rank.rank == 0) {
+    const std::string address = own_address(rank.rendezvous);
+    socket = Heartbeats::socket_at(address);
+    own = fmt::format("{} {}", Heartbeats::port_of(socket), address);
+  }
+  std::istringstream told(gather_texts(own, RankId(rank.rank), rank.world_size, transport).front());
+  if (rank.rank == 0) return std::make_unique<Heartbeats>(std::move(socket), std::move(options));
+  std::uint16_t port = 0;
+  std::string address;
+  told >> port >> address;
+  return std::make_unique<Heartbeats>(address, port, std::move(options));
 }
 
 /// Scope in which the activities of the calling thread are recorded as activities of `rank`. Here and below, `folder`
