@@ -8,10 +8,8 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
-#include <exception>
+#include <future>
 #include <limits>
-#include <mutex>
-#include <thread>
 
 #include "checkpoint/manifest.h"
 
@@ -116,28 +114,19 @@ std::vector<TensorDifference> compare_tensors(const CheckpointTensors& first, co
   std::vector<TensorDifference> all(names.size());
   // Threads take the next tensor when they have finished one, because sizes differ widely.
   std::atomic<std::size_t> next = 0;
-  std::mutex mutex;
-  std::exception_ptr failure;
   const auto work = [&] {
-    try {
-      for (std::size_t i = next++; i < names.size(); i = next++) {
-        const auto one = first.find(names[i]);
-        const auto other = second.find(names[i]);
-        all[i] = one && other
-                     ? compare(*one, *other)
-                     : TensorDifference{.name = names[i], .reason = one ? "only in the first" : "only in the second"};
-      }
-    } catch (...) {
-      const std::lock_guard lock(mutex);
-      failure = std::current_exception();
+    for (std::size_t i = next++; i < names.size(); i = next++) {
+      const auto one = first.find(names[i]);
+      const auto other = second.find(names[i]);
+      all[i] = one && other
+                   ? compare(*one, *other)
+                   : TensorDifference{.name = names[i], .reason = one ? "only in the first" : "only in the second"};
     }
   };
-  {
-    std::vector<std::jthread> others;
-    for (int i = 1; i < threads; ++i) others.emplace_back(work);
-    work();
-  }
-  if (failure) std::rethrow_exception(failure);
+  std::vector<std::future<void>> others;
+  for (int i = 1; i < threads; ++i) others.push_back(std::async(std::launch::async, work));
+  work();
+  for (std::future<void>& other : others) other.get();
   std::erase_if(all, [](const TensorDifference& d) { return d.reason.empty() && d.differing == 0; });
   return all;
 }
