@@ -39,20 +39,17 @@ constexpr std::chrono::milliseconds kLongestLastPause{8000};
 /// Creates the folder; locks it while the descriptor is open.
 FileDescriptor hold_folder(Disk& disk, const std::string& folder) {
   try {
-    try {
-      make_parent_folders(folder);
-    } catch (const Error&) {  // Shows again in make_run_folder(), whose message is better
-    }
+    make_parent_folders(folder);
     make_run_folder(disk, folder);
     FileDescriptor held(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-    if (held.get() < 0) reject("--checkpoint {}: cannot be opened ({})", folder, system_message(errno));
+    if (held.get() < 0) throw Error(fmt::format("{}: cannot be opened ({})", folder, system_message(errno)));
     // Some network disks have no locks. Their errors must not forbid a run.
     if (::flock(held.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
-      reject("--checkpoint {}: another run saves in this folder; give another folder", folder);
+      throw Error(folder + ": another run saves in this folder; give another folder");
     // Only the holder of the lock may clean up; another run could still be writing.
     remove_unfinished(disk, folder);
     return held;
-  } catch (const CheckpointError& error) {
+  } catch (const Error& error) {
     reject("--checkpoint {}", error.what());
   }
 }
