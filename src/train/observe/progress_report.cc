@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <ctime>
 #include <numeric>
-#include <system_error>
 #include <utility>
 
 #include "checkpoint/checkpoint_folder.h"
@@ -16,6 +15,7 @@
 #include "core/signals.h"
 #include "core/terminal.h"
 #include "model_config/parameters.h"
+#include "render/chart.h"
 #include "render/panel.h"
 #include "render/text.h"
 #include "telemetry/run_history.h"
@@ -53,27 +53,15 @@ std::string groups_in_words(const JobShape& job) {
 
 std::string time_of_day() { return fmt::format("{:%H:%M:%S}", fmt::localtime(std::time(nullptr))); }
 
-/// Returns three digits: `981`, `60 k`, `1.14 M`.
-std::string amount_in_words(std::int64_t amount) {
-  const auto number = static_cast<double>(amount);
-  if (number < 1e3) return fmt::format("{}", amount);
-  if (number < 1e6) return fmt::format("{:.3g} k", number / 1e3);
-  if (number < 1e9) return fmt::format("{:.3g} M", number / 1e6);
-  return fmt::format("{:.3g} G", number / 1e9);
-}
-
-std::int64_t tokens_of(const MixedTokens& tokens) {
-  std::int64_t sum = 0;
-  for (const TokenView& source : tokens.sources) sum += source.size();
-  return sum;
-}
-
-/// Returns `data: 3 files, 1.14 M tokens for training, 60 k for validation`.
+/// Returns `data: 3 files, 1.14M tokens for training, 60k for validation`.
 std::string data_line(const Corpus& corpus) {
-  const std::size_t files = corpus.opened.files.size();
-  return fmt::format("data: {}, {} tokens for training, {} for validation", counted(files, "file"),
-                     amount_in_words(tokens_of(corpus.split(Split::Train))),
-                     amount_in_words(tokens_of(corpus.split(Split::Validation))));
+  const auto tokens_of = [&](Split split) {
+    std::int64_t sum = 0;
+    for (const TokenView& source : corpus.split(split).sources) sum += source.size();
+    return short_number(static_cast<double>(sum));
+  };
+  return fmt::format("data: {}, {} tokens for training, {} for validation", counted(corpus.opened.files.size(), "file"),
+                     tokens_of(Split::Train), tokens_of(Split::Validation));
 }
 
 }  // namespace
@@ -150,10 +138,7 @@ Progress::Progress(std::int64_t first_step, std::int64_t steps, SaveInterval eve
   if (running_ > steps_) return;
   // This thread must not take a core from a rank when it wakes up.
   const BackgroundThreads background;
-  try {
-    watcher_ = std::jthread([this](const std::stop_token& stopped) { watch(stopped); });
-  } catch (const std::system_error&) {  // only finished steps are shown
-  }
+  watcher_ = std::jthread([this](const std::stop_token& stopped) { watch(stopped); });
 }
 
 // Writes each line at once, because the launcher writes there too.
