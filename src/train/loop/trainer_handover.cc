@@ -1,7 +1,6 @@
 #include "train/loop/trainer_handover.h"
 
 #include <algorithm>
-#include <array>
 #include <exception>
 
 #include "core/clock.h"
@@ -9,6 +8,7 @@
 #include "core/error.h"
 #include "core/fault_point.h"
 #include "launch/local/rank.h"
+#include "runtime/gather.h"
 #include "train/observe/measured_step.h"
 #include "train/observe/observation.h"
 #include "train/recover/final_error.h"
@@ -171,22 +171,17 @@ void TrainerHandover::begin() {
 }
 
 RunChange TrainerHandover::agree_on_copies() {
-  // The number of copies, then a rank and a group for each. Other ranks add zeros, so that the sum is a broadcast.
-  std::array<double, 1 + 2 * kMaxExtraCopies> numbers{};
+  std::vector<double> own;  // A rank and a group for each copy
   if (trainer_->rank() == RankId(0)) {
     const RunChange change = balanced(launched_, change_);
-    auto number = numbers.begin();
-    *number++ = static_cast<double>(change.extra_copies.size());
-    for (const auto& [rank, group] : change.extra_copies) {
-      *number++ = static_cast<double>(rank.value());
-      *number++ = static_cast<double>(group.value());
-    }
+    for (const auto& [rank, group] : change.extra_copies)
+      own.insert(own.end(), {static_cast<double>(rank.value()), static_cast<double>(group.value())});
   }
-  reconnecting_.all_sum(numbers);
+  const auto numbers = gather(own, trainer_->rank(), job().num_ranks(), reconnecting_).front();
   RunChange change{.lost = change_.lost};
-  for (std::size_t i = 1; std::ssize(change.extra_copies) < static_cast<std::int64_t>(numbers.front()); i += 2) {
-    change.extra_copies.push_back({RankId(static_cast<std::int64_t>(numbers.at(i))),
-                                   ParameterGroupId(static_cast<std::int64_t>(numbers.at(i + 1)))});
+  for (std::size_t i = 0; i < numbers.size(); i += 2) {
+    change.extra_copies.push_back(
+        {RankId(static_cast<std::int64_t>(numbers[i])), ParameterGroupId(static_cast<std::int64_t>(numbers[i + 1]))});
   }
   return change;
 }
