@@ -58,13 +58,11 @@ class TraceWriter {
       const auto& groups = steps_[s];
       // Bubbles at the end of a step last until the next step starts.
       const double next = s + 1 < steps_.size() ? steps_[s + 1].front().start : std::numeric_limits<double>::infinity();
-      // write_group() collects sums and transfers of all steps per rank; write_lanes() then writes them.
+      // write_group() collects sums and transfers of all steps; write_lanes() then writes them.
       for (std::size_t g = 0; g < groups.size(); ++g) write_group(groups[g], next - groups[g].start);
     }
-    for (RankId rank(0); rank.value() < job_.num_ranks(); rank = RankId(rank.value() + 1)) {
-      write_lanes(TraceProcess::AllReduces, rank, sums_[rank.index()]);
-      write_lanes(TraceProcess::Transfers, rank, transfers_[rank.index()]);
-    }
+    for (auto& [place, intervals] : intervals_)
+      write_lanes(place.first, RankId(static_cast<std::int64_t>(place.second)), intervals);
     if (changes.empty()) return events_.text();
     events_.name(TraceProcess::Order, {0, "order of ops"});
     const MeasuredStep& last = steps_.back().front();
@@ -81,7 +79,6 @@ class TraceWriter {
     std::string name;
     std::string arguments;
   };
-  using ByRank = std::vector<std::vector<Interval>>;
 
   [[nodiscard]] std::string name_of(RankId rank) const {
     const GroupWorker place = job_.run.ranks.place(job_.ranks().in_lane(rank));
@@ -109,18 +106,19 @@ class TraceWriter {
     add_ops(job_.run.schedule, step.timeline, until(step.explanation, end), frame, events_);
     for (std::size_t w = 0; w < frame.tracks.size(); ++w) {
       const std::size_t rank = frame.tracks[w].number;
+      auto& sums = intervals_[{TraceProcess::AllReduces, rank}];
       for (const auto& [op, time] : step.recomputations[w]) {
         events_.slice(TraceProcess::Ops, rank, "recompute " + to_text(op), frame.start + time.start,
                       frame.start + time.end, fmt::format(R"("step":{})", step.step + 1));
       }
       for (const TimedAllReduce& sum : step.launched[w]) {
-        sums_[rank].push_back({frame.start + sum.start, frame.start + sum.end,
-                               fmt::format("all-reduce of stage {}", sum.group.value()),
-                               fmt::format(R"("stage":{},"step":{})", sum.group.value(), step.step + 1)});
+        sums.push_back({frame.start + sum.start, frame.start + sum.end,
+                        fmt::format("all-reduce of stage {}", sum.group.value()),
+                        fmt::format(R"("stage":{},"step":{})", sum.group.value(), step.step + 1)});
       }
     }
     for (const MeasuredTransfer& transfer : step.transfers) {
-      transfers_[frame.tracks[transfer.to].number].push_back(
+      intervals_[{TraceProcess::Transfers, frame.tracks[transfer.to].number}].push_back(
           {frame.start + transfer.sent, frame.start + std::max(transfer.sent, transfer.arrived), to_text(transfer.made),
            fmt::format(R"("from":"{}","to":"{}","awaited":{},"step":{})", frame.tracks[transfer.from].name,
                        frame.tracks[transfer.to].name, frame.start + transfer.awaited, step.step + 1)});
@@ -129,7 +127,7 @@ class TraceWriter {
 
   void write_lanes(TraceProcess process, RankId rank, std::vector<Interval>& intervals) {
     constexpr std::size_t kMaxLanes = 1000;  // Per rank; others share the last
-    std::sort(intervals.begin(), intervals.end(), [](const auto& a, const auto& b) { return a.start < b.start; });
+    std::ranges::sort(intervals, {}, &Interval::start);
     // A track shows intervals that do not overlap, so each interval takes the first lane that is free at its start.
     std::vector<double> free_from;  // [lane]
     for (const Interval& interval : intervals) {
@@ -146,8 +144,7 @@ class TraceWriter {
 
   const JobShape& job_;
   const std::vector<std::vector<MeasuredStep>>& steps_;
-  ByRank sums_ = ByRank(static_cast<std::size_t>(job_.num_ranks()));
-  ByRank transfers_ = ByRank(static_cast<std::size_t>(job_.num_ranks()));
+  std::map<std::pair<TraceProcess, std::size_t>, std::vector<Interval>> intervals_;  // By process and rank
   TraceEvents events_{kMicroseconds};
 };
 
