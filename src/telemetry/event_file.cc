@@ -80,9 +80,8 @@ constexpr const char* kFileName = "events.out.tfevents";
 
 /// TensorBoard reads files in the order of their names, and a restart must come after what it drops.
 AppendFile new_file(const std::string& folder) {
-  std::error_code error;
-  std::filesystem::create_directories(folder, error);
-  if (error) reject("--tensorboard {}: cannot be made ({})", folder, error.message());
+  std::error_code shows_below;
+  std::filesystem::create_directories(folder, shows_below);
   const std::string path = fmt::format("{}/{}.{:.6f}.{}.{}", folder, kFileName, now(), host_name(), ::getpid());
   FileDescriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666));
   if (file.get() < 0) reject("--tensorboard {}: cannot be written ({})", folder, system_message(errno));

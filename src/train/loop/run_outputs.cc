@@ -4,15 +4,6 @@
 #include "telemetry/run_history.h"
 
 namespace chimera {
-namespace {
-
-std::int64_t last_closed_step(const Trainer& trainer) {
-  const StepPosition& position = trainer.position();
-  // A step that is updated but not closed has no line yet. Trainer::run() closes it first, and so reports it.
-  return position.is_closed() ? position.done() : position.done() - 1;
-}
-
-}  // namespace
 
 void RunOutputs::open(const Trainer& trainer) {
   speaks_ = trainer.rank() == RankId(0);
@@ -25,7 +16,8 @@ void RunOutputs::open(const Trainer& trainer) {
   if (!progress_) progress_.emplace(job.first_step, options_.updates.steps, output.log_every);
   // Without a change of the running ranks, a generation goes on with the open files.
   if (metrics_ || events_) return;
-  const std::int64_t closed = last_closed_step(trainer);
+  // A step that is updated but not closed has no line yet. Trainer::run() closes it first, and so reports it.
+  const std::int64_t closed = trainer.position().done() - (trainer.position().is_closed() ? 0 : 1);
   // Before the metrics are opened, which cuts the lines after `closed`: those steps will be reported again.
   if (output.observes()) lines_ = read_kept_lines(output.metrics, closed);
   if (!output.tensorboard.empty()) events_.emplace(output.tensorboard, closed + 1);
