@@ -6,6 +6,7 @@
 #include <tuple>
 
 #include "core/error.h"
+#include "core/mapped.h"
 #include "runtime/gather.h"
 
 namespace chimera {
@@ -21,20 +22,14 @@ RankId furthest(std::span<const RankState> states) {
 std::vector<RankState> gather_states(const RankState& own, const RankContext& self) {
   std::vector<double> packed = {own.has_weights ? 1.0 : 0.0, static_cast<double>(own.done),
                                 static_cast<double>(own.gradients_complete_step)};
-  const std::size_t first_group = packed.size();
-  // A number for each group follows, 1 if the rank lacks it, because all ranks must send equally many numbers.
-  packed.resize(first_group + self.job.run.rank_groups().size());
-  for (const std::size_t group : own.lacking) packed[first_group + group] = 1;
-  std::vector<RankState> states;
-  for (const auto& numbers : gather(packed, self.world_rank, self.job.num_ranks(), self.transport)) {
-    RankState& state = states.emplace_back(RankState{.has_weights = numbers[0] > 0,
-                                                     .done = static_cast<std::int64_t>(numbers[1]),
-                                                     .gradients_complete_step = static_cast<std::int64_t>(numbers[2])});
-    for (std::size_t group = 0; first_group + group < numbers.size(); ++group) {
-      if (numbers[first_group + group] > 0) state.lacking.insert(group);
-    }
-  }
-  return states;
+  for (const std::size_t group : own.lacking) packed.push_back(static_cast<double>(group));
+  return mapped(gather(packed, self.world_rank, self.job.num_ranks(), self.transport), [](const auto& numbers) {
+    RankState state{.has_weights = numbers[0] > 0,
+                    .done = static_cast<std::int64_t>(numbers[1]),
+                    .gradients_complete_step = static_cast<std::int64_t>(numbers[2])};
+    for (std::size_t i = 3; i < numbers.size(); ++i) state.lacking.insert(static_cast<std::size_t>(numbers[i]));
+    return state;
+  });
 }
 
 }  // namespace
