@@ -174,26 +174,27 @@ bool train_as(const Job& job, RankId rank, Transport& transport, std::optional<M
   try {
     RunOutputs outputs(job.options);
     RunSummary run;
+    bool is_saved = true;
     std::string exported;
     // A run that a signal has ended exports nothing: its model is not the one that was asked for.
-    const auto export_whole = [&](bool is_saved) {
+    const auto export_whole = [&] {
       if (!job.options.exported.folder.empty()) exported = export_or_save(*trainer, is_saved, transport);
     };
     if (reconnecting != nullptr) {
       lasting.emplace(job, rank, *reconnecting, trainer, outputs);
-      run = lasting->run([&] { export_whole(lasting->is_saved()); });
+      run = lasting->run(is_saved, export_whole);
       note_progress({RankProgress::Phase::Ending});  // Ranks lost from now on are not replaced
     } else {
       trainer.emplace(job, rank, transport);
       outputs.open(*trainer);
       trainer->trace(job.options.output.observes());
       run = trainer->run([&](const StepMetrics& step) { outputs.note_step(step); });
+      // Checkpoint and model first: they cannot be recomputed.
+      is_saved = trainer->finish_checkpoints();
+      note_progress({RankProgress::Phase::Ending});
+      if (run.is_whole) export_whole();
     }
     // Everything below only reports. An error there must not cost the result of the training.
-    // Checkpoint and model first: they cannot be recomputed.
-    const bool is_saved = lasting ? lasting->is_saved() : trainer->finish_checkpoints();
-    if (!lasting) note_progress({RankProgress::Phase::Ending});
-    if (!lasting && run.is_whole) export_whole(is_saved);
     const Job& final_job = trainer->job();  // With other ranks than `job` if some are lost
     const bool speaks = outputs.speaks();
     if (const Tracer* tracer = run.steps > 0 ? trainer->tracer() : nullptr) {

@@ -38,13 +38,13 @@ std::vector<RankId> ranks_of(const RankSet& set) {
 
 }  // namespace
 
-RunSummary TrainerHandover::run(const std::function<void()>& on_whole) {
+RunSummary TrainerHandover::run(bool& is_saved, const std::function<void()>& on_whole) {
   while (true) {
     try {
       join();
       begin();
       RunSummary summary = train();
-      is_saved_ = trainer_->finish_checkpoints();  // A rank that is lost meanwhile is replaced
+      is_saved = trainer_->finish_checkpoints();  // A rank that is lost meanwhile is replaced
       if (summary.is_whole) on_whole();
       return summary;
       // All ranks end with these two, so none is left to continue with.

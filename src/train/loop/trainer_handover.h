@@ -36,13 +36,11 @@ class TrainerHandover {
       times_.emplace(launched.num_ranks(), launched.run.schedule.stages);
   }
 
-  /// Trains all steps, and writes their outputs. Calls `on_whole` (which exports the model) after the last step and its
-  /// save, but not after a stop request. If a rank is lost during this call, repeats it. Throws the trainer's errors
-  /// unless a rank loss caused them.
-  RunSummary run(const std::function<void()>& on_whole);
+  /// Trains all steps, and writes their outputs. Sets `is_saved` to whether the newest checkpoint has the last step;
+  /// true if the job saves none. Then calls `on_whole` (which exports the model), but not after a stop request. If a
+  /// rank is lost during this call, repeats it. Throws the trainer's errors unless a rank loss caused them.
+  RunSummary run(bool& is_saved, const std::function<void()>& on_whole);
 
-  /// Returns whether the newest checkpoint has the last step; true if the job saves none. Call it after run().
-  [[nodiscard]] bool is_saved() const { return is_saved_; }
   /// Returns this rank's step times before and after each change, for the end of the run.
   [[nodiscard]] const StepCosts& costs() const { return costs_; }
 
@@ -84,7 +82,6 @@ class TrainerHandover {
   std::optional<Trainer::Kept> kept_;           // Between two trainers
   StepCosts costs_{launched_.num_ranks()};
   double left_at_ = 0;  // Time at which this rank left the unfinished step; 0: it runs
-  bool is_saved_ = true;
 };
 
 }  // namespace chimera
