@@ -58,7 +58,7 @@ std::string text_of(const std::vector<std::string>& changes) {
 /// Returns the changes of the order of ops, none without metrics in the folder.
 std::vector<std::string> changes_in(const std::filesystem::path& folder) {
   try {
-    return changes_of_order(read_run(folder.empty() ? "." : folder.string()));
+    return changes_of_order(read_run(folder.empty() ? "." : folder.string()).steps);
   } catch (const ConfigError&) {
     return {};
   }

@@ -116,7 +116,7 @@ std::vector<Series> curves_of(const RunChart& chart, const std::vector<RunHistor
 std::vector<Section> order_sections(const std::vector<RunHistory>& runs) {
   std::string lines;
   for (const RunHistory& run : runs) {
-    for (const std::string& line : changes_of_order(run))
+    for (const std::string& line : changes_of_order(run.steps))
       lines += fmt::format("<p>{}</p>\n", escape_markup(runs.size() == 1 ? line : run.name + ", " + line));
   }
   if (lines.empty()) return {};

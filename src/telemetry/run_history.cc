@@ -119,9 +119,9 @@ RunHistory read_run(const std::string& path) {
   return run;
 }
 
-std::vector<std::string> changes_of_order(const RunHistory& run) {
+std::vector<std::string> changes_of_order(const std::vector<StepMetrics>& steps) {
   std::vector<std::string> lines;
-  for (const StepMetrics& step : run.steps)
+  for (const StepMetrics& step : steps)
     if (step.order) lines.push_back(fmt::format("step {}: {}", step.step, *step.order));
   return lines;
 }

@@ -50,7 +50,7 @@ struct RunHistory {
 [[nodiscard]] RunHistory read_run(const std::string& path);
 
 /// Returns a line for each change of the order of ops (--adapt all), such as `step 56: rank 1 takes ...`.
-[[nodiscard]] std::vector<std::string> changes_of_order(const RunHistory& run);
+[[nodiscard]] std::vector<std::string> changes_of_order(const std::vector<StepMetrics>& steps);
 
 /// Returns the number of steps of the whole run, or nullopt if its configuration does not have it.
 [[nodiscard]] std::optional<std::int64_t> planned_steps(const RunHistory& run);

@@ -165,7 +165,7 @@ std::string steps_as_text(const TopView& view, std::size_t columns) {
   const auto slowest = std::ranges::max_element(hundred, {}, &StepMetrics::step_seconds);
   text += fmt::format("          slowest of the last {}: step {}, {:.3f} s, {:.1f} times the median\n", hundred.size(),
                       slowest->step, slowest->step_seconds, seconds > 0 ? slowest->step_seconds / seconds : 1);
-  if (const auto changes = changes_of_order(run); !changes.empty()) text += "order     " + changes.back() + "\n";
+  if (const auto changes = changes_of_order(run.steps); !changes.empty()) text += "order     " + changes.back() + "\n";
   if (last.used_memory_bytes) {
     text += fmt::format("memory    of one GPU: {} in use, tensors {} at most\n", bytes_text(*last.used_memory_bytes),
                         bytes_text(last.peak_memory_bytes));
@@ -232,12 +232,11 @@ std::vector<LiveRank> LiveRun::watch(std::chrono::milliseconds time) const {
     // Samples at random moments count instructions by their time. Ranks are not disturbed: they only write memory.
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   } while (std::chrono::steady_clock::now() < end);
-  bool has_processes = false;
   for (std::size_t r = 0; r < ranks; ++r) {
     seen[r].waiting /= static_cast<double>(looks);
     seen[r].process = page_->process(static_cast<int>(r));
-    has_processes = has_processes || seen[r].process != 0;
   }
+  const bool has_processes = std::ranges::any_of(seen, [](const LiveRank& rank) { return rank.process != 0; });
   for (LiveRank& rank : seen) {
     // Ranks of a job on several hosts have pages of their hosts; a page of an older job has no process numbers at all.
     const bool is_elsewhere = has_processes && rank.process == 0;
@@ -295,7 +294,7 @@ std::string to_json(const TopView& view) {
     const StepMetrics& last = view.run.steps.back();
     json["loss"] = last.loss;
     json["workers"] = or_null(last.workers);
-    json["order_changes"] = changes_of_order(view.run);
+    json["order_changes"] = changes_of_order(view.run.steps);
     json["tokens_per_second"] = median_of(recent(view.run, &StepMetrics::tokens_per_second, kRecent));
     json["step_seconds"] = median_of(recent(view.run, &StepMetrics::step_seconds, kRecent));
     json["peak_memory_bytes"] = last.peak_memory_bytes;

@@ -257,11 +257,8 @@ void write_observations(const Job& job, const std::vector<RecordedStep>& recorde
     if (!path.empty()) write_final_output(job.replaces_outputs(), flag, path, text());
   };
   auto steps = measured_steps(job, recorded);
-  write("--trace", output.trace, [&] {
-    const RunHistory history{
-        .name = "", .metrics = "", .steps = parse_metrics("--trace", metrics), .configuration = {}};
-    return trace_text(job, steps, changes_of_order(history));
-  });
+  write("--trace", output.trace,
+        [&] { return trace_text(job, steps, changes_of_order(parse_metrics("--trace", metrics))); });
   if (steps.size() > 1 && recorded.front().step == 0) steps.erase(steps.begin());  // First use of memory and caches
   const CostModel costs = measured_costs(job, run.op_times, steps);
   const auto panels = [&] { return timeline_panels(job.run.schedule, steps, costs); };
