@@ -120,8 +120,7 @@ void CheckpointPart::copy(const std::function<void()>& progress) {
   }
 }
 
-std::vector<FileEntry> CheckpointPart::write(Disk& disk, const std::string& unfinished,
-                                             const std::function<void()>& progress) const {
+std::vector<FileEntry> CheckpointPart::write(Disk& disk, const std::string& unfinished) const {
   std::vector<FileEntry> files;
   if (!is_written()) return files;
   for (const ShardKind kind : {ShardKind::Weights, ShardKind::OptimizerState}) {
@@ -133,7 +132,7 @@ std::vector<FileEntry> CheckpointPart::write(Disk& disk, const std::string& unfi
           {piece.entry, {static_cast<const std::byte*>(piece.copy.const_data_ptr()), piece.copy.nbytes()}});
     }
     if (tensors.empty()) continue;
-    files.push_back(write_shard(disk, unfinished, shard_name(kind, rank_, ranks_), tensors, progress));
+    files.push_back(write_shard(disk, unfinished, shard_name(kind, rank_, ranks_), tensors, [] {}));
   }
   return files;
 }
@@ -145,14 +144,13 @@ void SaveRetries::note_failure(Clock::time_point now) {
 
 Checkpointer::Checkpointer(const Job& job, RankId rank, Transport& transport,
                            const std::map<ParameterGroupId, ParameterGroup*>& trained,
-                           const std::vector<OptimizerTensor>& state, TensorGroup* tensor, Disk& disk)
+                           const std::vector<OptimizerTensor>& state, TensorGroup* tensor)
     : job_(job),
       rank_(rank),
       transport_(transport),
-      disk_(disk),
       part_(job, rank, trained, state, tensor),
       plans_{.saved = job.first_step} {
-  if (rank == RankId(0)) lock_ = hold_folder(disk, job.options.checkpoint.folder);
+  if (rank == RankId(0)) lock_ = hold_folder(disk_, job.options.checkpoint.folder);
 }
 
 SaveVotes& Checkpointer::votes() {
@@ -285,7 +283,7 @@ void Checkpointer::start(std::function<void()> task) {
 void Checkpointer::write_part() {
   fault_point("save");
   const std::string unfinished = open_unfinished(disk_, job_.options.checkpoint.folder, current_.metrics.step);
-  mark_rank_written(disk_, unfinished, static_cast<int>(rank_.value()), part_.write(disk_, unfinished, [] {}));
+  mark_rank_written(disk_, unfinished, static_cast<int>(rank_.value()), part_.write(disk_, unfinished));
   fault_point("saved");
 }
 

@@ -40,10 +40,8 @@ class CheckpointPart {
   /// Calls `progress` after each tensor.
   void copy(const std::function<void()>& progress);
   /// Writes the copies into the folder `unfinished` of the unfinished checkpoint, and returns the entries of its files
-  /// for the manifest. Calls `progress` after at most 4 MiB. Throws CheckpointError if the disk fails or a tensor is
-  /// not finite.
-  [[nodiscard]] std::vector<FileEntry> write(Disk& disk, const std::string& unfinished,
-                                             const std::function<void()>& progress) const;
+  /// for the manifest. Throws CheckpointError if the disk fails or a tensor is not finite.
+  [[nodiscard]] std::vector<FileEntry> write(Disk& disk, const std::string& unfinished) const;
 
  private:
   struct Piece {
@@ -88,16 +86,16 @@ struct SavePlans {
   bool is_stopping = false;  ///< A rank received a stop request: the run saves and ends
 };
 
-/// Saves the checkpoints of one rank. Call it from the rank's thread. Borrows job, transport and disk. A failed save is
+/// Saves the checkpoints of one rank. Call it from the rank's thread. Borrows job and transport. A failed save is
 /// reported on messages() (standard error), and retried with the weights at the time of the retry. A save starts only
 /// after the previous one has ended.
 class Checkpointer {
  public:
   /// On rank 0, creates and locks the --checkpoint folder, and removes unfinished checkpoints of a killed run. Throws
-  /// ConfigError if this fails. Arguments are as in CheckpointPart; tests pass a `disk` that fails.
+  /// ConfigError if this fails. Arguments are as in CheckpointPart.
   Checkpointer(const Job& job, RankId rank, Transport& transport,
                const std::map<ParameterGroupId, ParameterGroup*>& trained, const std::vector<OptimizerTensor>& state,
-               TensorGroup* tensor = nullptr, Disk& disk = real_disk());
+               TensorGroup* tensor);
   Checkpointer& operator=(Checkpointer&&) = delete;
 
   /// Returns this rank's votes for the next step. The step replaces them by their sums over all ranks.
@@ -145,7 +143,7 @@ class Checkpointer {
   const Job& job_;
   RankId rank_;
   Transport& transport_;
-  Disk& disk_;
+  Disk& disk_ = real_disk();
   CheckpointPart part_;
   FileDescriptor lock_;  // Rank 0 only
   SavePlans plans_;
