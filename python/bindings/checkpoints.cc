@@ -40,7 +40,7 @@ void write_tensors(ShardKind kind, const std::string& unfinished, int rank, int 
     TensorEntry entry{.name = name, .type = element_type(row.scalar_type()), .shape = row.sizes().vec()};
     shard.push_back({std::move(entry), {static_cast<const std::byte*>(row.const_data_ptr()), row.nbytes()}});
   }
-  files.push_back(write_shard(real_disk(), unfinished, shard_name(kind, rank, ranks), shard, [] {}));
+  files.push_back(write_shard(real_disk(), unfinished, shard_name(kind, rank, ranks), shard));
 }
 
 void write_part(const std::filesystem::path& folder, std::int64_t step, int rank, int ranks, const NamedParts& weights,

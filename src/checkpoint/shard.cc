@@ -38,7 +38,7 @@ std::string shard_name(ShardKind kind, int rank, int ranks) {
 }
 
 FileEntry write_shard(Disk& disk, const std::string& folder, const std::string& name,
-                      const std::vector<ShardTensor>& tensors, const std::function<void()>& progress) {
+                      const std::vector<ShardTensor>& tensors) {
   const SafetensorsLayout layout = lay_out(mapped<TensorEntry>(tensors, &ShardTensor::entry), {{"format", "pt"}});
   OpenFile file(disk, folder + "/" + name);
   FileEntry written{.name = name, .bytes = 0, .blocks = {}};
@@ -55,8 +55,6 @@ FileEntry write_shard(Disk& disk, const std::string& folder, const std::string& 
         file.sync();
         synced = written.bytes;
       }
-      // Also while the disk is slow: the launcher takes a silent rank for hung.
-      progress();
       bytes = bytes.subspan(part.size());
     }
   };

@@ -5,8 +5,6 @@
 // CheckpointTensors finds each tensor by its name in the shards of all ranks, so a run with another number of ranks or
 // stages can load the checkpoint.
 
-#include <functional>
-
 #include "checkpoint/disk.h"
 #include "checkpoint/manifest.h"
 #include "safetensors/safetensors_file.h"
@@ -36,9 +34,8 @@ struct ShardTensor {
 };
 
 /// Writes and syncs the safetensors file `name` (shard_name()) in `folder`. Returns its name, size and hashes for the
-/// manifest. Calls `progress`, which must not be empty, at least once per 4 MiB, so that a rank can report that it is
-/// not hung. Throws CheckpointError if the disk fails.
+/// manifest. Throws CheckpointError if the disk fails.
 [[nodiscard]] FileEntry write_shard(Disk& disk, const std::string& folder, const std::string& name,
-                                    const std::vector<ShardTensor>& tensors, const std::function<void()>& progress);
+                                    const std::vector<ShardTensor>& tensors);
 
 }  // namespace chimera

@@ -22,7 +22,7 @@ void save_sample(Disk& disk, const std::string& folder, std::int64_t step, const
   for (int rank = 0; rank < ranks; ++rank) {
     const std::string name = fmt::format("rank-{}.weight", rank);
     const auto write = [&](ShardKind kind, const std::vector<ShardTensor>& tensors) {
-      return write_shard(disk, unfinished, shard_name(kind, rank, ranks), tensors, [] {});
+      return write_shard(disk, unfinished, shard_name(kind, rank, ranks), tensors);
     };
     mark_rank_written(
         disk, unfinished, rank,

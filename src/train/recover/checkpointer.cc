@@ -132,7 +132,7 @@ std::vector<FileEntry> CheckpointPart::write(Disk& disk, const std::string& unfi
           {piece.entry, {static_cast<const std::byte*>(piece.copy.const_data_ptr()), piece.copy.nbytes()}});
     }
     if (tensors.empty()) continue;
-    files.push_back(write_shard(disk, unfinished, shard_name(kind, rank_, ranks_), tensors, [] {}));
+    files.push_back(write_shard(disk, unfinished, shard_name(kind, rank_, ranks_), tensors));
   }
   return files;
 }
