@@ -299,11 +299,7 @@ nlohmann::ordered_json Checkpointer::progress() const {
       {"loss", metrics.loss},
       {"grad_norm", metrics.gradient_norm},
       {"tokens_per_second", metrics.tokens_per_second}};
-  const LossWatch& watch = metrics.loss_watch;
-  if (watch.losses > 0) {
-    progress["loss_watch"] = {
-        {"mean", watch.mean}, {"distance", watch.distance}, {"variance", watch.variance}, {"losses", watch.losses}};
-  }
+  if (metrics.loss_watch.losses > 0) progress["loss_watch"] = nlohmann::json(metrics.loss_watch);
   return progress;
 }
 

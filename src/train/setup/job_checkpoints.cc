@@ -208,12 +208,7 @@ void take_retention(Job& job, const nlohmann::ordered_json& run) {
 }
 
 LossWatch watch_of(const nlohmann::ordered_json& progress) {
-  if (!progress.contains("loss_watch")) return {};
-  const auto& watch = progress.at("loss_watch");
-  return {.mean = watch.at("mean").get<double>(),
-          .distance = watch.at("distance").get<double>(),
-          .variance = watch.at("variance").get<double>(),
-          .losses = watch.at("losses").get<std::int64_t>()};
+  return progress.contains("loss_watch") ? nlohmann::json(progress.at("loss_watch")).get<LossWatch>() : LossWatch();
 }
 
 WeightFiles::Found found_tensor(const ResumedRun& resumed, const std::string& name,

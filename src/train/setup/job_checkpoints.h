@@ -22,6 +22,9 @@ namespace chimera {
 /// (LaunchPlan::next_start).
 [[nodiscard]] NextStart next_start(const Job& job, std::int64_t failed_step);
 
+/// `loss_watch` in the manifest of a run with --spike.
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(LossWatch, mean, distance, variance, losses)
+
 /// An open checkpoint. Each rank reads only its own tensors.
 struct ResumedRun {
   Checkpoint checkpoint;
