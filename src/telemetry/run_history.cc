@@ -50,21 +50,8 @@ StepMetrics parse_step(std::string_view text, const std::string& where) {
   return metrics;
 }
 
-constexpr std::size_t kMaxMetricsBytes = std::size_t{1} << 30;
-
-}  // namespace
-
-Configuration flatten(const nlohmann::ordered_json& record, const std::string& prefix) {
-  Configuration all;
-  for (const auto& [field, value] : record.items()) {
-    if (value.is_object()) std::ranges::move(flatten(value, prefix + field + "."), std::back_inserter(all));
-    // Null stands for a setting that is not given.
-    if (value.is_object() || value.is_null()) continue;
-    all.emplace_back(prefix + field, value.is_string() ? value.get<std::string>() : json_text(value));
-  }
-  return all;
-}
-
+/// Returns the configuration of the run in the newest readable checkpoint in `folder`, without `progress`, the state of
+/// the run at that step; empty if there is none.
 Configuration configuration_of(const std::string& folder) {
   const auto steps = list_steps(folder);
   // The newest checkpoint may be damaged; any of the run has the same configuration.
@@ -80,6 +67,34 @@ Configuration configuration_of(const std::string& folder) {
   return {};
 }
 
+/// Returns `run`, or metrics.jsonl in that folder. Throws ConfigError if it does not exist.
+std::string metrics_path(const std::string& run) {
+  namespace fs = std::filesystem;
+  const std::string path = is_folder(run) ? (fs::path(run) / "metrics.jsonl").string() : run;
+  std::error_code error;
+  const fs::file_type type = fs::status(path, error).type();
+  // The type `none` means an error other than absence, such as a folder that this user may not read.
+  if (type == fs::file_type::none) reject("{}: cannot be read ({})", path, error.message());
+  if (type == fs::file_type::not_found)
+    reject("{}: no such run; give the folder of --checkpoint that has a metrics.jsonl, or the file of --metrics", path);
+  return path;
+}
+
+constexpr std::size_t kMaxMetricsBytes = std::size_t{1} << 30;
+
+}  // namespace
+
+Configuration flatten(const nlohmann::ordered_json& record, const std::string& prefix) {
+  Configuration all;
+  for (const auto& [field, value] : record.items()) {
+    if (value.is_object()) std::ranges::move(flatten(value, prefix + field + "."), std::back_inserter(all));
+    // Null stands for a setting that is not given.
+    if (value.is_object() || value.is_null()) continue;
+    all.emplace_back(prefix + field, value.is_string() ? value.get<std::string>() : json_text(value));
+  }
+  return all;
+}
+
 std::string value_of(const Configuration& configuration, const std::string& field, const std::string& otherwise) {
   const auto found = std::ranges::find(configuration, field, &std::pair<std::string, std::string>::first);
   return found == configuration.end() ? otherwise : found->second;
@@ -92,18 +107,6 @@ std::vector<StepMetrics> parse_metrics(const std::string& path, const std::strin
   for (std::size_t i = 0; i < lines.size(); ++i)
     if (!lines[i].empty()) steps.push_back(parse_step(lines[i], fmt::format("{}:{}", path, i + 1)));
   return steps;
-}
-
-std::string metrics_path(const std::string& run) {
-  namespace fs = std::filesystem;
-  const std::string path = is_folder(run) ? (fs::path(run) / "metrics.jsonl").string() : run;
-  std::error_code error;
-  const fs::file_type type = fs::status(path, error).type();
-  // The type `none` means an error other than absence, such as a folder that this user may not read.
-  if (type == fs::file_type::none) reject("{}: cannot be read ({})", path, error.message());
-  if (type == fs::file_type::not_found)
-    reject("{}: no such run; give the folder of --checkpoint that has a metrics.jsonl, or the file of --metrics", path);
-  return path;
 }
 
 RunHistory read_run(const std::string& path) {

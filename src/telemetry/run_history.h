@@ -21,10 +21,6 @@ using Configuration = std::vector<std::pair<std::string, std::string>>;
 /// `prefix`.
 [[nodiscard]] Configuration flatten(const nlohmann::ordered_json& record, const std::string& prefix = "");
 
-/// Returns the configuration of the run in the newest readable checkpoint in `folder`, without `progress`, the state of
-/// the run at that step; empty if there is none.
-[[nodiscard]] Configuration configuration_of(const std::string& folder);
-
 /// Returns the value of a field, or `otherwise` if the configuration lacks it.
 [[nodiscard]] std::string value_of(const Configuration& configuration, const std::string& field,
                                    const std::string& otherwise = "");
@@ -42,8 +38,6 @@ struct RunHistory {
   Configuration configuration;  ///< Empty if no checkpoint has it
 };
 
-/// Returns `run`, or metrics.jsonl in that folder. Throws ConfigError if it does not exist.
-[[nodiscard]] std::string metrics_path(const std::string& run);
 /// Reads a run. `path` is a metrics file, or a folder that contains metrics.jsonl. The configuration comes from the
 /// checkpoints in the folder of that file. Throws ConfigError if there is no such file, if it cannot be read, or if a
 /// line is not a step.

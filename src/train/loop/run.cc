@@ -145,10 +145,8 @@ std::string export_or_save(const Trainer& trainer, bool is_saved, Transport& tra
   };
   try {
     return export_model(trainer.job(), trainer.model().whole_parameters(), trainer.rank(), transport);
-  } catch (const PeerFinalError&) {
-    (void)save();
-    throw;
-  } catch (const PeerLostError&) {
+  } catch (const PeerLostError& error) {
+    if (dynamic_cast<const PeerFinalError*>(&error) != nullptr) (void)save();
     throw;
   } catch (const std::exception& error) {
     const std::string saved = save();
