@@ -1,12 +1,14 @@
 #pragma once
 
-// Compares training runs, for `chimera compare`: results side by side, the settings that differ, and curves of loss and
-// speed. Runs are read from the files that they wrote (run_history.h).
+// Reports on training runs, which are read from the files that they wrote (run_history.h). `chimera compare` shows
+// results side by side, the settings that differ, and curves of loss and speed. `chimera train --report` writes a page
+// of its run: results, curves of the metrics, a table of predicted and measured values, and the timeline of a measured
+// step next to a simulated one.
 
 #include <string>
 #include <vector>
 
-#include "telemetry/html_page.h"
+#include "render/panel.h"
 #include "telemetry/run_history.h"
 
 namespace chimera {
@@ -30,9 +32,25 @@ struct Difference {
 /// steps.
 [[nodiscard]] std::string comparison_page(const std::vector<RunHistory>& runs);
 
-/// Returns one section with a line for each time that a run changed the order of its ops (changes_of_order()), or no
-/// section if no run did.
-[[nodiscard]] std::vector<Section> order_sections(const std::vector<RunHistory>& runs);
+/// A row of the table of predicted and measured values, such as the step time in seconds.
+struct PageForecast {
+  std::string name;
+  std::string unit;
+  double predicted = 0;
+  double measured = 0;
+};
+
+/// Content of the page.
+struct RunPage {
+  RunHistory run;        ///< Metrics and configuration; its name is the title of the page
+  std::string subtitle;  ///< One line
+  std::vector<PageForecast> forecasts;
+  std::string forecast_note;     ///< A sentence about the prediction
+  std::vector<Panel> timelines;  ///< One step: measured, then simulated
+};
+
+/// Returns the page as HTML. Throws ConfigError if the run has no step.
+[[nodiscard]] std::string to_page(const RunPage& report);
 
 /// X axis of a curve: the step, or the sum of the step times so far.
 enum class CurveOver { Steps, Seconds };

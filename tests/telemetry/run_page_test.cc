@@ -1,4 +1,4 @@
-#include "telemetry/run_page.h"
+#include "telemetry/comparison.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -14,7 +14,7 @@
 #include "simulate/costs_json.h"
 #include "simulate/explain.h"
 #include "simulate/simulate.h"
-#include "telemetry/run_page.h"
+#include "telemetry/comparison.h"
 #include "train/observe/step_summary.h"
 #include "train/setup/job_identity.h"
 #include "train/setup/job_outputs.h"
@@ -156,7 +156,7 @@ const MeasuredStep& median_step(const std::vector<std::vector<MeasuredStep>>& st
   return **middle;
 }
 
-/// Returns the --report page (telemetry/run_page.h). `metrics` holds the lines of the steps, `timelines` the measured
+/// Returns the --report page (telemetry/comparison.h). `metrics` holds the lines of the steps, `timelines` the measured
 /// and the simulated step.
 std::string report_text(const Job& job, const RunSummary& run, const std::string& metrics,
                         std::vector<Panel> timelines) {
