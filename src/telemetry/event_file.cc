@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cerrno>
 #include <chrono>
@@ -24,8 +25,11 @@ namespace {
 // those of event.proto and summary.proto of TensorFlow.
 enum class WireType : std::uint8_t { Varint = 0, Fixed64 = 1, Bytes = 2, Fixed32 = 5 };
 
-void add_little_endian(std::string& out, std::uint64_t number, int bytes) {
-  for (int i = 0; i < bytes; ++i) out += static_cast<char>((number >> (8U * static_cast<unsigned>(i))) & 0xFFU);
+/// Returns the number as bytes of this machine, which is little-endian as the format.
+std::string little_endian(auto number) {
+  static_assert(std::endian::native == std::endian::little);
+  const auto bytes = std::bit_cast<std::array<char, sizeof number>>(number);
+  return {bytes.begin(), bytes.end()};
 }
 
 void add_varint(std::string& out, std::uint64_t number) {
@@ -49,7 +53,7 @@ void add_bytes(std::string& out, int field, std::string_view bytes) {
 std::string event_at(double wall_time, std::int64_t step = 0) {
   std::string event;
   add_key(event, 1, WireType::Fixed64);
-  add_little_endian(event, std::bit_cast<std::uint64_t>(wall_time), 8);
+  event += little_endian(wall_time);
   // Zero is the default of the format, which encoders leave out.
   if (step == 0) return event;
   add_key(event, 2, WireType::Varint);
@@ -62,16 +66,14 @@ void add_scalar(std::string& summary, std::string_view tag, double number) {
   std::string value;
   add_bytes(value, 1, tag);
   add_key(value, 2, WireType::Fixed32);
-  add_little_endian(value, std::bit_cast<std::uint32_t>(static_cast<float>(number)), 4);
+  value += little_endian(static_cast<float>(number));
   add_bytes(summary, 1, value);
 }
 
 std::string masked_checksum(std::string_view bytes) {
   const std::uint32_t sum = crc32c(bytes);
-  std::string text;
   // TensorFlow masks checksums, because a CRC of data that contain CRCs is weak.
-  add_little_endian(text, ((sum >> 15U) | (sum << 17U)) + 0xA282EAD8U, 4);
-  return text;
+  return little_endian(std::rotr(sum, 15) + 0xA282EAD8U);
 }
 
 double now() { return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count(); }
@@ -91,8 +93,7 @@ AppendFile new_file(const std::string& folder) {
 }  // namespace
 
 std::string event_record(std::string_view data) {
-  std::string length;
-  add_little_endian(length, data.size(), 8);
+  const std::string length = little_endian(std::uint64_t{data.size()});
   return length + masked_checksum(length) + std::string(data) + masked_checksum(data);
 }
 
