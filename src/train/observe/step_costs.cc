@@ -15,19 +15,18 @@ std::string numbers_of(const std::vector<RankId>& ranks) {
   return fmt::format("rank{} {}", ranks.size() == 1 ? "" : "s", fmt::join(numbers_of_ids(ranks), ", "));
 }
 
-/// Describes the copies that `now` has and `before` has not.
-std::string copies_of(const RunChange& now, const RunChange& before) {
-  std::vector<std::string> copies;
-  for (const GroupHolder& copy : now.extra_copies) {
-    if (std::ranges::find(before.extra_copies, copy) != before.extra_copies.end()) continue;
-    copies.push_back(fmt::format("stage {} to rank {}", copy.group.value(), copy.rank.value()));
-  }
-  return copies.empty() ? "" : fmt::format("copied {}", fmt::join(copies, ", "));
+template <class Item>
+std::vector<Item> without(std::vector<Item> items, const std::vector<Item>& others) {
+  std::erase_if(items, [&](const Item& item) { return std::ranges::find(others, item) != others.end(); });
+  return items;
 }
 
-std::vector<RankId> without(std::vector<RankId> ranks, const std::vector<RankId>& others) {
-  std::erase_if(ranks, [&](RankId rank) { return std::ranges::find(others, rank) != others.end(); });
-  return ranks;
+/// Describes the copies that `now` has and `before` has not.
+std::string copies_of(const RunChange& now, const RunChange& before) {
+  const auto copies = mapped(without(now.extra_copies, before.extra_copies), [](const GroupHolder& copy) {
+    return fmt::format("stage {} to rank {}", copy.group.value(), copy.rank.value());
+  });
+  return copies.empty() ? "" : fmt::format("copied {}", fmt::join(copies, ", "));
 }
 
 }  // namespace
