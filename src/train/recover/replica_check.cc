@@ -13,7 +13,7 @@
 namespace chimera {
 namespace {
 
-using Halves = std::pair<double, double>;  // HashHalves
+using Halves = std::pair<double, double>;  // hash_halves()
 
 /// Returns every stage that several ranks hold. In asynchronous schedules, replicas are the same workers of different
 /// groups, because the pipelines of a bidirectional schedule update their weights at different times. With tensor
@@ -77,8 +77,8 @@ std::vector<DeviatingStage> differing_stages(const std::vector<StageReplicas>& c
   std::vector<double> numbers;  // [copies][rank], two halves each
   for (const StageReplicas& stage : copies) {
     for (const RankId member : stage.ranks) {
-      const HashHalves hash(member == rank ? own.at({stage.group, stage.are_parts}) : 0);
-      numbers.insert(numbers.end(), {hash.high, hash.low});
+      const auto [high, low] = hash_halves(member == rank ? own.at({stage.group, stage.are_parts}) : 0);
+      numbers.insert(numbers.end(), {high, low});
     }
   }
   if (numbers.empty()) return {};

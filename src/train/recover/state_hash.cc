@@ -72,12 +72,12 @@ std::string parameters_hash(const std::vector<std::string>& names, const std::ve
   for (const ParameterGroup* group : own) {
     for (const Parameter& parameter : group->parameters()) {
       const at::Tensor value = parameter.value.cpu();
-      const HashHalves hash(XXH3_64bits(value.data_ptr(), value.nbytes()));
+      const auto [high, low] = hash_halves(XXH3_64bits(value.data_ptr(), value.nbytes()));
       // `names` is sorted and the same on all ranks, so each parameter has a place of its own in the sum.
       const auto name = static_cast<std::size_t>(std::ranges::lower_bound(names, parameter.name) - names.begin());
       const std::size_t number = name * ranks + static_cast<std::size_t>(place.rank);
-      halves[2 * number] = hash.high;
-      halves[2 * number + 1] = hash.low;
+      halves[2 * number] = high;
+      halves[2 * number + 1] = low;
       note_more_progress();
     }
   }

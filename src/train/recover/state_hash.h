@@ -26,15 +26,11 @@ struct HashHooks {
 /// kind of device. Any change of a single element changes it.
 [[nodiscard]] std::uint64_t element_hash(std::span<const at::Tensor> tensors, const HashHooks& hooks = {});
 
-/// The upper and the lower 32 bits of a hash. As doubles they are exact, so Transport::all_sum() can send them: one
-/// rank contributes the hash, and the others zeros.
-struct HashHalves {
-  double high = 0;
-  double low = 0;
-
-  explicit HashHalves(std::uint64_t hash)
-      : high(static_cast<double>(hash >> 32U)), low(static_cast<double>(hash & 0xffffffffU)) {}
-};
+/// Returns the upper and the lower 32 bits of a hash. As doubles they are exact, so Transport::all_sum() can send them:
+/// one rank contributes the hash, and the others zeros.
+[[nodiscard]] inline std::pair<double, double> hash_halves(std::uint64_t hash) {
+  return {static_cast<double>(hash >> 32U), static_cast<double>(hash & 0xffffffffU)};
+}
 
 /// Returns the hash of all parameters of the model, the same on every rank: XXH3 (16 hexadecimal digits) over the
 /// hashes of the parameters in the order of `names`, the ascending names of all parameters. All ranks call it. `own`
