@@ -59,16 +59,13 @@ std::vector<FileFault> verify_files(const std::string& checkpoint, const Manifes
                                     const std::function<void()>& progress) {
   std::vector<Examined> files;
   std::uint64_t blocks = 0;
-  std::uint64_t largest = 0;
   for (const FileEntry& record : manifest.files) {
     files.push_back(open(checkpoint, record, blocks));
     blocks += record.blocks.size();
-    // No buffer is larger than a block, and a small checkpoint needs less.
-    largest = std::max(largest, std::min(kHashBlockBytes, record.bytes));
   }
   std::atomic<std::uint64_t> next = 0;  // over the blocks of all files, so that threads share a single large file
   const auto work = [&] {
-    std::vector<std::byte> buffer(largest);
+    std::vector<std::byte> buffer(kHashBlockBytes);
     for (std::uint64_t block = next++; block < blocks; block = next++) {
       // The last file that begins at or before the block. An empty file has no blocks; its number is that of the next
       // file, which comes after it.
