@@ -89,35 +89,29 @@ void RankReplacement::share(LoopState& state, RankId source) const {
 }
 
 void RankReplacement::send_state(const ResumeState& resume, std::int64_t updates) {
-  const std::int64_t lanes = self_.job.tensor_parallel;
-  const bool is_sharded = self_.job.has_second_shards;
-  const RankGroups groups = self_.job.ranks().in_lanes(self_.job.run.rank_groups());
-  if (is_sharded) send_shards(resume.done);
-  for (std::size_t group = 0; group < groups.size() && !is_sharded; ++group) {
-    for (const RankId rank : groups[group]) {
-      if (states_[rank.index()].has(group / static_cast<std::size_t>(lanes))) continue;
-      model_.transfer_state(ParameterGroupId(static_cast<std::int64_t>(group) / lanes), resume.state_sources[group],
-                            rank, resume.done);
+  const JobShape& job = self_.job;
+  const auto has = [&](RankId rank, std::size_t group) { return states_[rank.index()].has(group); };
+  const auto send = [&](std::size_t group, RankId source, const std::vector<RankId>& holders,
+                        std::optional<std::size_t> shard = {}) {
+    for (const RankId rank : holders) {
+      if (has(rank, group)) continue;
+      model_.transfer_state(ParameterGroupId(static_cast<std::int64_t>(group)), source, rank, resume.done, shard);
+    }
+  };
+  const std::vector<RankGroups> shards = job.has_second_shards ? job.shards() : std::vector<RankGroups>();
+  for (std::size_t group = 0; group < shards.size(); ++group) {
+    for (std::size_t shard = 0; shard < shards[group].size(); ++shard) {
+      const std::vector<RankId>& holders = shards[group][shard];
+      const auto source = std::ranges::find_if(holders, [&](RankId rank) { return has(rank, group); });
+      if (source == holders.end()) throw Error(fmt::format("no rank is left that holds a shard of stage {}", group));
+      send(group, *source, holders, shard);
     }
   }
+  const RankGroups groups = job.has_second_shards ? RankGroups() : job.ranks().in_lanes(job.run.rank_groups());
+  for (std::size_t group = 0; group < groups.size(); ++group)
+    send(group / static_cast<std::size_t>(job.tensor_parallel), resume.state_sources[group], groups[group]);
   self_.transport.confirm();
   if (!model_.lacking().empty()) model_.note_received(updates);
-}
-
-void RankReplacement::send_shards(std::int64_t step) const {
-  const auto has_weights = [&](RankId rank) { return states_[rank.index()].has_weights; };
-  const std::vector<RankGroups> groups = self_.job.shards();
-  for (std::size_t group = 0; group < groups.size(); ++group) {
-    for (std::size_t shard = 0; shard < groups[group].size(); ++shard) {
-      const std::vector<RankId>& holders = groups[group][shard];
-      const auto source = std::ranges::find_if(holders, has_weights);
-      if (source == holders.end()) throw Error(fmt::format("no rank is left that holds a shard of stage {}", group));
-      for (const RankId rank : holders) {
-        if (has_weights(rank)) continue;
-        model_.transfer_state(ParameterGroupId(static_cast<std::int64_t>(group)), *source, rank, step, shard);
-      }
-    }
-  }
 }
 
 }  // namespace chimera

@@ -86,8 +86,6 @@ class RankReplacement {
   void send_state(const ResumeState& resume, std::int64_t updates);
 
  private:
-  void send_shards(std::int64_t step) const;
-
   const RankContext& self_;
   TrainedModel& model_;
   std::int64_t gradients_complete_step_;
