@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 #include <algorithm>
-#include <bitset>
 
 #include "core/mapped.h"
 #include "schedule/schedule.h"
@@ -28,93 +27,89 @@ enum class Feature : std::uint8_t {
 };
 // clang-format on
 
-/// Facts of a job that several features read.
-struct JobFacts {
-  const TrainOptions& options;
-  const Schedule& schedule;
-  const ModelConfig& model;
-  std::int64_t ranks;
-  std::size_t fewest_copies;  // Of a stage, over all data-parallel groups
-  std::size_t most_copies;
-  bool has_replicas;  // A pipeline has several copies of a stage
-};
-
-using Fact = const JobFacts&;
-
 struct NamedFeature {
   Feature feature;
   const char* name;
-  bool (*holds)(Fact);
+  bool (*holds)(const Job&);
   std::vector<Feature> implied = {};
 };
 
-bool recovers(Fact f, Recover recover) { return f.options.recovery.recover == recover; }
-bool updates_by(Fact f, OptimizerKind kind) { return f.options.updates.optimizer.kind == kind; }
-bool has_threads(Fact f) { return f.options.device.transport == TransportKind::Threads; }
+bool recovers(const Job& j, Recover recover) { return j.options.recovery.recover == recover; }
+bool updates_by(const Job& j, OptimizerKind kind) { return j.options.updates.optimizer.kind == kind; }
+bool has_threads(const Job& j) { return j.options.device.transport == TransportKind::Threads; }
+/// Returns the number of copies of each stage, over all data-parallel groups.
+std::vector<std::size_t> copies(const Job& j) {
+  return mapped(j.run.rank_groups(), [](const auto& group) { return group.size(); });
+}
 
 const auto& all_features() {
   using enum Feature;
   static const std::vector<NamedFeature> kFeatures = {
-      {TensorParallel, "`--tensor-parallel` above 1", [](Fact f) { return f.options.parallel.tensor_parallel > 1; }},
-      {Slices, "`--slices` above 1", [](Fact f) { return f.schedule.slices > 1; }},
-      {Asynchronous, "asynchronous schedules", [](Fact f) { return bool(f.schedule.updates); }},
-      {Pairs, "`--overlap-pairs`", [](Fact f) { return f.options.schedule.pairs == chimera::Pairs::Together; }},
+      {TensorParallel, "`--tensor-parallel` above 1",
+       [](const Job& j) { return j.options.parallel.tensor_parallel > 1; }},
+      {Slices, "`--slices` above 1", [](const Job& j) { return j.run.schedule.slices > 1; }},
+      {Asynchronous, "asynchronous schedules", [](const Job& j) { return bool(j.run.schedule.updates); }},
+      {Pairs, "`--overlap-pairs`", [](const Job& j) { return j.options.schedule.pairs == chimera::Pairs::Together; }},
       // The last list names features that this one implies. The page counts their combinations as its own.
-      {Muon, "`--optimizer muon`", [](Fact f) { return updates_by(f, OptimizerKind::Muon); }, {SharedUpdates}},
-      {Lamb, "`--optimizer lamb`", [](Fact f) { return updates_by(f, OptimizerKind::Lamb); }, {SharedUpdates}},
-      {ShardOptimizer, "`--shard-optimizer`", [](Fact f) { return f.options.memory.shard_optimizer; }},
+      {Muon, "`--optimizer muon`", [](const Job& j) { return updates_by(j, OptimizerKind::Muon); }, {SharedUpdates}},
+      {Lamb, "`--optimizer lamb`", [](const Job& j) { return updates_by(j, OptimizerKind::Lamb); }, {SharedUpdates}},
+      {ShardOptimizer, "`--shard-optimizer`", [](const Job& j) { return j.options.memory.shard_optimizer; }},
       {Canonical, "`--reduction canonical`",
-       [](Fact f) { return f.options.numbers.reduction == ReductionOrder::Canonical; }},
-      {Restarts, "`--max-restarts`", [](Fact f) { return f.options.recovery.max_restarts > 0; }},
-      {Twin, "`--recover twin`", [](Fact f) { return recovers(f, Recover::Twin); }, {Outlives}},
-      {Reroute, "`--recover reroute`", [](Fact f) { return recovers(f, Recover::Reroute); }, {Outlives}},
+       [](const Job& j) { return j.options.numbers.reduction == ReductionOrder::Canonical; }},
+      {Restarts, "`--max-restarts`", [](const Job& j) { return j.options.recovery.max_restarts > 0; }},
+      {Twin, "`--recover twin`", [](const Job& j) { return recovers(j, Recover::Twin); }, {Outlives}},
+      {Reroute, "`--recover reroute`", [](const Job& j) { return recovers(j, Recover::Reroute); }, {Outlives}},
       {Repair, "`--on-different-copies repair`",
-       [](Fact f) { return f.options.recovery.different_copies == DifferentCopies::Repair; }},
-      {AdaptAll, "`--adapt all`", [](Fact f) { return f.options.schedule.adapt == Adapt::All; }, {Outlives}},
-      {Offload, "`--offload`", [](Fact f) { return f.options.memory.offload.rule != StageRule::None; }},
-      {Dropout, "`--dropout`", [](Fact f) { return f.options.model.dropout > 0; }},
-      {SplitDocuments, "`--documents split`", [](Fact f) { return f.options.data.documents == Documents::Split; }},
+       [](const Job& j) { return j.options.recovery.different_copies == DifferentCopies::Repair; }},
+      {AdaptAll, "`--adapt all`", [](const Job& j) { return j.options.schedule.adapt == Adapt::All; }, {Outlives}},
+      {Offload, "`--offload`", [](const Job& j) { return j.options.memory.offload.rule != StageRule::None; }},
+      {Dropout, "`--dropout`", [](const Job& j) { return j.options.model.dropout > 0; }},
+      {SplitDocuments, "`--documents split`",
+       [](const Job& j) { return j.options.data.documents == Documents::Split; }},
       {Threads, "`--transport threads`", has_threads, {OneProcess, ThreadRanks}},
-      {Cuda, "`--device cuda`", [](Fact f) { return uses_gpu(f.options); }},
-      {CudaGraphs, "`--cuda-graphs`", [](Fact f) { return f.options.numbers.cuda_graphs; }, {Graphs, Cuda}},
-      {OpGraphs, "`--op-graphs`", [](Fact f) { return f.options.numbers.op_graphs; }, {Graphs, Cuda}},
+      {Cuda, "`--device cuda`", [](const Job& j) { return uses_gpu(j.options); }},
+      {CudaGraphs, "`--cuda-graphs`", [](const Job& j) { return j.options.numbers.cuda_graphs; }, {Graphs, Cuda}},
+      {OpGraphs, "`--op-graphs`", [](const Job& j) { return j.options.numbers.op_graphs; }, {Graphs, Cuda}},
       {Observes, "`--trace`, `--op-times`, `--timeline`, `--report`",
-       [](Fact f) { return f.options.output.observes(); }},
-      {Outlives, "`--recover twin` or `reroute`", [](Fact f) { return f.options.recovery.outlives_ranks(); }},
-      {NoSpares, "no `--recover twin` or `reroute`", [](Fact f) { return !f.options.recovery.outlives_ranks(); }},
-      {NoRecovery, "`--recover none`", [](Fact f) { return recovers(f, Recover::None); }},
-      {NoRestarts, "no `--max-restarts`", [](Fact f) { return f.options.recovery.max_restarts == 0; }},
+       [](const Job& j) { return j.options.output.observes(); }},
+      {Outlives, "`--recover twin` or `reroute`", [](const Job& j) { return j.options.recovery.outlives_ranks(); }},
+      {NoSpares, "no `--recover twin` or `reroute`", [](const Job& j) { return !j.options.recovery.outlives_ranks(); }},
+      {NoRecovery, "`--recover none`", [](const Job& j) { return recovers(j, Recover::None); }},
+      {NoRestarts, "no `--max-restarts`", [](const Job& j) { return j.options.recovery.max_restarts == 0; }},
       {Rollback, "`--non-finite rollback`",
-       [](Fact f) { return f.options.recovery.non_finite == chimera::NonFinite::Rollback; }},
-      {Spike, "`--spike`", [](Fact f) { return f.options.recovery.spike > 0; }},
+       [](const Job& j) { return j.options.recovery.non_finite == chimera::NonFinite::Rollback; }},
+      {Spike, "`--spike`", [](const Job& j) { return j.options.recovery.spike > 0; }},
       {Feature::NonFinite, "`--non-finite skip` or `rollback`",
-       [](Fact f) { return f.options.recovery.non_finite != chimera::NonFinite::Abort; }},
-      {Feature::Checkpoint, "`--checkpoint`", [](Fact f) { return !f.options.checkpoint.folder.empty(); }},
-      {NoCheckpoint, "no `--checkpoint`", [](Fact f) { return f.options.checkpoint.folder.empty(); }},
-      {TimedSaves, "`--save-every` in seconds", [](Fact f) { return f.options.checkpoint.every.steps == 0; }},
+       [](const Job& j) { return j.options.recovery.non_finite != chimera::NonFinite::Abort; }},
+      {Feature::Checkpoint, "`--checkpoint`", [](const Job& j) { return !j.options.checkpoint.folder.empty(); }},
+      {NoCheckpoint, "no `--checkpoint`", [](const Job& j) { return j.options.checkpoint.folder.empty(); }},
+      {TimedSaves, "`--save-every` in seconds", [](const Job& j) { return j.options.checkpoint.every.steps == 0; }},
       {Graphs,
        "`--cuda-graphs` or `--op-graphs`",
-       [](Fact f) { return f.options.numbers.cuda_graphs || f.options.numbers.op_graphs; },
+       [](const Job& j) { return j.options.numbers.cuda_graphs || j.options.numbers.op_graphs; },
        {Cuda}},
-      {Cpu, "`--device cpu`", [](Fact f) { return !uses_gpu(f.options); }},
-      {Feature::VerifyMessages, "`--verify-messages`", [](Fact f) { return f.options.recovery.verify_messages; }},
-      {Tf32, "`--tf32`", [](Fact f) { return f.options.numbers.tf32; }},
-      {BFloat16, "`--dtype bfloat16`", [](Fact f) { return f.options.numbers.dtype == DataType::BFloat16; }},
-      {TensorMemory, "`--tensor-memory`", [](Fact f) { return !f.options.output.tensor_memory.empty(); }},
-      {Sync, "`--sync`", [](Fact f) { return f.options.schedule.sync != AllReducePlacement::EagerOpt; }},
-      {WholeSequences, "BERT", [](Fact f) { return !is_causal(f.model.family); }},
-      {Tied, "a model with a tied matrix", [](Fact f) { return f.model.tied; }},
+      {Cpu, "`--device cpu`", [](const Job& j) { return !uses_gpu(j.options); }},
+      {Feature::VerifyMessages, "`--verify-messages`", [](const Job& j) { return j.options.recovery.verify_messages; }},
+      {Tf32, "`--tf32`", [](const Job& j) { return j.options.numbers.tf32; }},
+      {BFloat16, "`--dtype bfloat16`", [](const Job& j) { return j.options.numbers.dtype == DataType::BFloat16; }},
+      {TensorMemory, "`--tensor-memory`", [](const Job& j) { return !j.options.output.tensor_memory.empty(); }},
+      {Sync, "`--sync`", [](const Job& j) { return j.options.schedule.sync != AllReducePlacement::EagerOpt; }},
+      {WholeSequences, "BERT", [](const Job& j) { return !is_causal(j.model.family); }},
+      {Tied, "a model with a tied matrix", [](const Job& j) { return j.model.tied; }},
       {OneProcess, "a run of one process",
-       [](Fact f) { return (f.ranks == 1 && !f.options.device.is_supervised) || has_threads(f); }},
-      {ThreadRanks, "several ranks as threads", [](Fact f) { return f.ranks > 1 && has_threads(f); }},
-      {Launched, "torchrun, srun or mpirun", [](Fact f) { return !f.options.device.launcher.empty(); }},
-      {NoCopies, "no stage with a second copy", [](Fact f) { return f.most_copies < 2; }},
-      {LonelyStage, "a stage without a second copy", [](Fact f) { return f.fewest_copies < 2; }},
-      {TwoCopies, "a stage with two copies", [](Fact f) { return f.fewest_copies == 2; }},
-      {Replicas, "several replicas in a pipeline", [](Fact f) { return f.has_replicas; }},
-      {Unpaired, "a schedule without pairs", [](Fact f) { return !has_pairs(f.schedule); }},
+       [](const Job& j) { return (j.num_ranks() == 1 && !j.options.device.is_supervised) || has_threads(j); }},
+      {ThreadRanks, "several ranks as threads", [](const Job& j) { return j.num_ranks() > 1 && has_threads(j); }},
+      {Launched, "torchrun, srun or mpirun", [](const Job& j) { return !j.options.device.launcher.empty(); }},
+      {NoCopies, "no stage with a second copy", [](const Job& j) { return std::ranges::max(copies(j)) < 2; }},
+      {LonelyStage, "a stage without a second copy", [](const Job& j) { return std::ranges::min(copies(j)) < 2; }},
+      {TwoCopies, "a stage with two copies", [](const Job& j) { return std::ranges::min(copies(j)) == 2; }},
+      {Replicas, "several replicas in a pipeline",
+       [](const Job& j) {
+         return std::ranges::any_of(j.run.worker_groups(), [](const auto& some) { return some.size() > 1; });
+       }},
+      {Unpaired, "a schedule without pairs", [](const Job& j) { return !has_pairs(j.run.schedule); }},
       {SharedUpdates, "LAMB or Muon",
-       [](Fact f) { return updates_by(f, OptimizerKind::Lamb) || updates_by(f, OptimizerKind::Muon); }},
+       [](const Job& j) { return updates_by(j, OptimizerKind::Lamb) || updates_by(j, OptimizerKind::Muon); }},
   };
   return kFeatures;
 }
@@ -122,7 +117,8 @@ const auto& all_features() {
 /// Features that a run does not have together.
 struct Combination {
   std::vector<Feature> features;
-  // With placeholders in braces (fill_in()). What to do instead follows the last semicolon; without any: leave out one
+  // With placeholders in braces (message_for()). What to do instead follows the last semicolon; without any: leave out
+  // one
   const char* message;
 };
 
@@ -238,14 +234,19 @@ const auto& refused_combinations() {
   return kCombinations;
 }
 
+const NamedFeature& described(Feature feature) {
+  return *std::ranges::find(all_features(), feature, &NamedFeature::feature);
+}
+
 /// Returns the first rank whose stages no other rank has.
-RankId lonely_rank(const JobShape& job, const RankGroups& groups) {
+RankId lonely_rank(const JobShape& job) {
+  const RankGroups groups = job.run.rank_groups();
   const auto lonely = std::ranges::find_if(groups, [](const auto& group) { return group.size() == 1; });
   return lonely == groups.end() ? RankId(0) : job.ranks().rank(lonely->front(), 0);
 }
 
 /// Returns the message for this job.
-std::string message_for(const char* text, const Job& job, const RankGroups& groups) {
+std::string message_for(const char* text, const Job& job) {
   const TrainOptions& o = job.options;
   const std::string source = o.schedule.given == nullptr ? "--slices" : o.schedule.file + ": slices";
   return fmt::format(fmt::runtime(text), fmt::arg("schedule", job.run.schedule.name), fmt::arg("model", job.model.name),
@@ -253,7 +254,7 @@ std::string message_for(const char* text, const Job& job, const RankGroups& grou
                      fmt::arg("T", o.parallel.tensor_parallel), fmt::arg("recover", to_text(o.recovery.recover)),
                      fmt::arg("optimizer", to_text(o.updates.optimizer.kind)),
                      fmt::arg("graphs", o.numbers.op_graphs ? "--op-graphs" : "--cuda-graphs"),
-                     fmt::arg("launcher", o.device.launcher), fmt::arg("rank", lonely_rank(job, groups).value()));
+                     fmt::arg("launcher", o.device.launcher), fmt::arg("rank", lonely_rank(job).value()));
 }
 
 /// Returns the message for any job.
@@ -267,23 +268,10 @@ std::string message_for_any(const char* text) {
 }  // namespace
 
 std::string find_refusal(const Job& job) {
-  const RankGroups groups = job.run.rank_groups();
-  const auto [fewest, most] = std::ranges::minmax(groups, {}, [](const auto& group) { return group.size(); });
-  const auto workers = job.run.worker_groups();
-  const JobFacts facts{.options = job.options,
-                       .schedule = job.run.schedule,
-                       .model = job.model,
-                       .ranks = job.num_ranks(),
-                       .fewest_copies = fewest.size(),
-                       .most_copies = most.size(),
-                       .has_replicas = std::ranges::any_of(workers, [](const auto& some) { return some.size() > 1; })};
-  // Each feature is tested once, although many combinations ask for it.
-  std::bitset<64> held;
-  for (const NamedFeature& each : all_features()) held[static_cast<std::size_t>(each.feature)] = each.holds(facts);
+  const auto is_held = [&](Feature feature) { return described(feature).holds(job); };
   // In the order of the table, so a run with two problems always gets the same message first.
   for (const auto& [combined, message] : refused_combinations()) {
-    const auto is_held = [&](Feature feature) { return held[static_cast<std::size_t>(feature)]; };
-    if (std::ranges::all_of(combined, is_held)) return message_for(message, job, groups);
+    if (std::ranges::all_of(combined, is_held)) return message_for(message, job);
   }
   return "";
 }
@@ -291,8 +279,7 @@ std::string find_refusal(const Job& job) {
 nlohmann::ordered_json combinations_json() {
   using Json = nlohmann::ordered_json;
   const auto names = [](const std::vector<Feature>& some) {
-    return mapped(some,
-                  [](Feature each) { return std::ranges::find(all_features(), each, &NamedFeature::feature)->name; });
+    return mapped(some, [](Feature each) { return described(each).name; });
   };
   const auto all = mapped(all_features(), [&](const NamedFeature& each) {
     return Json{{"name", each.name}, {"main", each.feature <= Feature::Observes}, {"implies", names(each.implied)}};
