@@ -57,7 +57,7 @@ void LossGuard::end_for_spike(const StepMetrics& metrics, const LossWatch& watch
       fmt::format("the loss, {:.4f}, is {:.1f} deviations of {:.4f} above the expected {:.4f} (--spike {:g}); "
                   "steps {} to {} make no update from now on",
                   metrics.loss, watch.deviations_above(metrics.loss), watch.deviation(), watch.expected(),
-                  options.recovery.spike, range.first, range.last),
+                  options.recovery.spike, range.first, range.second),
       is_first, self_.transport);
 }
 

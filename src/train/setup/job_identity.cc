@@ -224,8 +224,6 @@ Fingerprint fingerprint(const Job& job) {
   const auto hash_of = [](const Json& value) { return Hash().add(json_text(value)).value(); };
   // The order decides which difference is named first, so the causes come before their consequences: the program
   // depends on almost every flag.
-  const auto left_out =
-      mapped(job.left_out, [](const LeftOutSteps& steps) { return std::pair(steps.first, steps.last); });
   Fingerprint parts = {{"the build", hash_build()},
                        {"the model", hash_model(job)},
                        {"--from", job.from ? hash_folder(*job.from) : 0},
@@ -235,7 +233,7 @@ Fingerprint fingerprint(const Job& job) {
   for (const Option& option : declared_values(o)) {
     if (option.has(kEqual)) parts.push_back({option.flag, hash_of(option.value)});
   }
-  parts.push_back({"the steps that --spike leaves out", hash_of(left_out)});
+  parts.push_back({"the steps that --spike leaves out", hash_of(job.left_out)});
   parts.push_back({"--trace, --op-times, --timeline", hash_of(o.output.observes())});
   parts.push_back({kResumeFlag, hash_of({o.resume.from, job.first_step, job.order ? to_json(*job.order) : ""})});
   parts.push_back({"the program", hash_programs(job)});

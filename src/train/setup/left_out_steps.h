@@ -6,17 +6,13 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace chimera {
 
-/// Range of steps, from 1, both ends included.
-struct LeftOutSteps {
-  std::int64_t first = 0;
-  std::int64_t last = 0;
-  [[nodiscard]] bool contains(std::int64_t step) const { return first <= step && step <= last; }
-  friend bool operator==(const LeftOutSteps&, const LeftOutSteps&) = default;
-};
+/// First and last of a range of steps, from 1.
+using LeftOutSteps = std::pair<std::int64_t, std::int64_t>;
 
 /// JSON file with pairs of numbers and its own hash.
 inline constexpr const char* kLeftOutName = "left-out.json";
