@@ -59,23 +59,6 @@ std::vector<std::string> words_of(const std::string& text, bool is_shell) {
   return words;
 }
 
-/// A flag and its value stay together.
-std::vector<std::string> flags_of_line(const std::string& line) {
-  std::vector<std::string> parts;
-  // A line break between a flag and its value would make an example hard to read and to copy.
-  bool lacks_value = false;
-  for (std::string& word : words_of(line, true)) {
-    const bool is_flag = word.starts_with("--");
-    if (lacks_value && !is_flag) {
-      parts.back() += " " + word;
-    } else {
-      parts.push_back(std::move(word));
-    }
-    lacks_value = is_flag;
-  }
-  return parts;
-}
-
 /// Only a word longer than `columns` exceeds it. All lines but the last end in `continuation`.
 std::vector<std::string> wrapped(const std::vector<std::string>& words, std::size_t columns,
                                  std::string_view continuation = "") {
@@ -138,10 +121,7 @@ class HelpFormatter : public CLI::Formatter {
   void set_columns(std::size_t columns) { columns_ = columns; }
 
   [[nodiscard]] std::string make_help(const CLI::App* app, std::string name, CLI::AppFormatMode mode) const override {
-    const std::size_t omitted = mode == CLI::AppFormatMode::All ? 0 : num_omitted(app, name);
-    if (omitted == 0) return full_help(app, name);
-    return make_description(app) + make_usage(app, name) + make_positionals(app) + groups(app, false) + "\n" +
-           footer(app, omitted);
+    return page(app, name, mode == CLI::AppFormatMode::All ? 0 : num_omitted(app, name));
   }
 
   [[nodiscard]] std::string make_description(const CLI::App* app) const override {
@@ -174,9 +154,10 @@ class HelpFormatter : public CLI::Formatter {
   }
 
  private:
-  [[nodiscard]] std::string full_help(const CLI::App* app, const std::string& name) const {
-    return make_description(app) + make_usage(app, name) + make_positionals(app) + groups(app, true) +
-           make_subcommands(app, CLI::AppFormatMode::Normal) + "\n" + footer(app, 0);
+  /// `omitted` is the number of flags that the page omits. Commands that omit flags have no subcommands.
+  [[nodiscard]] std::string page(const CLI::App* app, const std::string& name, std::size_t omitted) const {
+    return make_description(app) + make_usage(app, name) + make_positionals(app) + groups(app, omitted == 0) +
+           make_subcommands(app, CLI::AppFormatMode::Normal) + "\n" + footer(app, omitted);
   }
 
   /// Returns the number of flags that --help omits.
@@ -185,7 +166,7 @@ class HelpFormatter : public CLI::Formatter {
     if (common_.empty()) return 0;
     HelpFormatter usual = *this;
     usual.set_columns(kUsualColumns);  // so that every width shows the same flags
-    const std::string help = usual.full_help(app, name);
+    const std::string help = usual.page(app, name, 0);
     // Counted in lines, not flags: a page with few flags that have long texts is too long as well.
     if (static_cast<std::size_t>(std::ranges::count(help, '\n')) <= kMaxLines) return 0;
     return app
@@ -247,7 +228,7 @@ class HelpFormatter : public CLI::Formatter {
     std::string text;
     // kComment ends in "# ", which stays in front of the words.
     if (comment != std::string::npos) text = "  " + line.substr(comment + kComment.size() - 2) + "\n";
-    const auto parts = wrapped(flags_of_line(line.substr(0, comment)), columns_ - 4, " \\");
+    const auto parts = wrapped(words_of(line.substr(0, comment), true), columns_ - 4, " \\");
     for (std::size_t i = 0; i < parts.size(); ++i) text += (i == 0 ? "  " : "    ") + parts[i] + "\n";
     return text;
   }
@@ -255,6 +236,23 @@ class HelpFormatter : public CLI::Formatter {
   std::vector<const CLI::Option*> common_;
   std::size_t columns_ = kUsualColumns;
 };
+
+/// Gives the command and all commands below it a formatter.
+void set_formatters(CLI::App& command, std::size_t columns) {
+  // A formatter of its own, made by set_common_flags(), stays. All others get one, as CLI11 copies the formatter of a
+  // parent only when a subcommand is added.
+  auto formatter = std::dynamic_pointer_cast<HelpFormatter>(command.get_formatter());
+  if (formatter == nullptr) formatter = std::make_shared<HelpFormatter>();
+  formatter->set_columns(columns);
+  command.formatter(formatter);
+  // The const overloads are the only accessors of these flags.
+  const CLI::App& made = command;
+  const std::array meta = {made.get_help_ptr(), made.get_help_all_ptr(), made.get_version_ptr()};
+  for (CLI::Option* option : command.get_options()) {
+    if (std::ranges::count(meta, option) > 0) option->group(heading::kHelp);
+  }
+  for (CLI::App* inner : command.get_subcommands([](CLI::App*) { return true; })) set_formatters(*inner, columns);
+}
 
 }  // namespace
 
@@ -276,26 +274,6 @@ void set_common_flags(CLI::App& command, const std::vector<std::string>& names) 
       mapped(names, [&](const std::string& name) -> const CLI::Option* { return command.get_option(name); })));
 }
 
-void set_up_help(CLI::App& program, int descriptor) {
-  const std::size_t columns = help_columns(descriptor);
-  // A formatter of its own, made by set_common_flags(), stays. All others get one, as CLI11 copies the formatter of a
-  // parent only when a subcommand is added.
-  std::vector<CLI::App*> commands = {&program};
-  while (!commands.empty()) {
-    CLI::App* command = commands.back();
-    commands.pop_back();
-    for (CLI::App* inner : command->get_subcommands([](CLI::App*) { return true; })) commands.push_back(inner);
-    auto formatter = std::dynamic_pointer_cast<HelpFormatter>(command->get_formatter());
-    if (formatter == nullptr) formatter = std::make_shared<HelpFormatter>();
-    formatter->set_columns(columns);
-    command->formatter(formatter);
-    // The const overloads are the only accessors of these flags.
-    const CLI::App& made = *command;
-    const std::array meta = {made.get_help_ptr(), made.get_help_all_ptr(), made.get_version_ptr()};
-    for (CLI::Option* option : command->get_options()) {
-      if (std::ranges::count(meta, option) > 0) option->group(heading::kHelp);
-    }
-  }
-}
+void set_up_help(CLI::App& program, int descriptor) { set_formatters(program, help_columns(descriptor)); }
 
 }  // namespace chimera::apps
