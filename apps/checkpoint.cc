@@ -40,13 +40,9 @@ std::uint64_t bytes_of(const Manifest& manifest) {
 
 std::string in_megabytes(std::uint64_t bytes) { return fmt::format("{:.1f} MB", static_cast<double>(bytes) / 1e6); }
 
-std::string duration_text(const Json& value) { return value.is_string() ? std::string(value) : json_text(value); }
+std::string field_text(const Json& value) { return value.is_string() ? std::string(value) : json_text(value); }
 
-Json loss_of(const Manifest& manifest) {
-  const auto progress = manifest.run.find("progress");
-  if (progress == manifest.run.end() || !progress->is_object() || !progress->contains("loss")) return nullptr;
-  return progress->at("loss");
-}
+Json loss_of(const Manifest& manifest) { return manifest.run.value(Json::json_pointer("/progress/loss"), Json()); }
 
 /// Returns the path itself if it is a checkpoint. A step folder without a manifest counts as a damaged checkpoint,
 /// which the caller reports. Throws CheckpointError if there is none.
@@ -105,12 +101,11 @@ int show(const CheckpointCommand& command) {
     const Json& fields = section.value();
     text += section.key() + ":";
     if (!fields.is_object()) {
-      const std::string words = duration_text(fields);
+      const std::string words = field_text(fields);
       text += " " + (words.size() > kLongText ? words.substr(0, kLongText) + "..." : words);
-    }
-    if (fields.is_object()) {
+    } else {
       for (auto field = fields.begin(); field != fields.end(); ++field)
-        text += fmt::format(" {}={}", field.key(), duration_text(*field));
+        text += fmt::format(" {}={}", field.key(), field_text(*field));
     }
     text += "\n";
   }
