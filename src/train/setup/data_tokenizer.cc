@@ -91,22 +91,17 @@ nlohmann::ordered_json tokenizer_record(const std::string& tokenizer, const std:
 }
 
 std::string recorded_source(const nlohmann::ordered_json& run) {
-  const auto record = run.find("tokenizer");
-  if (record == run.end()) return "";
-  return record->is_string() ? record->get<std::string>() : record->value("source", "");
+  const auto record = run.value("tokenizer", nlohmann::ordered_json(""));
+  return record.is_string() ? record.get<std::string>() : record.value("source", "");
 }
 
 std::string tokenizer_of_folder(const std::string& folder) {
   if (!is_checkpoint(folder)) return main_tokenizer_file(folder) ? folder : "";
   const nlohmann::ordered_json run = run_of_checkpoint(folder);
   const std::string source = recorded_source(run);
-  try {
-    const auto record = run.find("tokenizer");
-    // The copy is as the run left it: whoever reads a checkpoint has verified its files.
-    if (record != run.end() && record->is_object() && !record->at("files").empty()) return folder;
-  } catch (const nlohmann::json::exception& error) {
-    reject("{}: the manifest's tokenizer is not complete ({})", folder, error.what());
-  }
+  const auto record = run.value("tokenizer", nlohmann::ordered_json());
+  // The copy is as the run left it: whoever reads a checkpoint has verified its files.
+  if (record.is_object() && record.contains("files") && !record["files"].empty()) return folder;
   if (main_tokenizer_file(folder)) return folder;
   return source.empty() || source == kBytes ? source : find_recorded(folder, source);
 }

@@ -81,11 +81,9 @@ void require_same_run(const TrainOptions& options, const std::string& tokenizer,
   const RunDifferences differing = differences(checkpoint.manifest.run, record);
   if (!differing.model.empty())
     refuse(checkpoint, fmt::format("is of another model or optimizer ({})", fmt::join(differing.model, "; ")));
-  const auto muon_exclude = [](const nlohmann::ordered_json& run) {
-    return run.at("hyperparameters").value("muon_exclude", std::vector<std::string>{});
-  };
   if (options.updates.optimizer.kind == OptimizerKind::Muon) {
-    const auto there = muon_exclude(checkpoint.manifest.run);
+    const auto& numbers = checkpoint.manifest.run.at("hyperparameters");
+    const auto there = numbers.value("muon_exclude", std::vector<std::string>{});
     if (there != options.updates.optimizer.muon.exclude) {
       refuse(checkpoint, fmt::format("its run had {}; give the same, because other matrices have no momentum",
                                      there.empty() ? "no --muon-exclude"
@@ -123,12 +121,10 @@ void report_jump_of_rate(const TrainOptions& options, const Checkpoint& checkpoi
 
 /// Flags that are not given keep their values of the saved run.
 void take_rates(TrainOptions& options, const nlohmann::ordered_json& run) {
-  const auto numbers = run.find("hyperparameters");
-  if (numbers == run.end() || !numbers->is_object()) return;
+  const auto numbers = run.value("hyperparameters", nlohmann::ordered_json::object());
   LearningRate& rate = options.updates.learning_rate;
-  if (options.updates.usual_peak) rate.peak = numbers->value("learning_rate", rate.peak);
-  if (options.updates.usual_warmup)
-    rate.warmup = std::min(numbers->value("warmup", rate.warmup), options.updates.steps);
+  if (options.updates.usual_peak) rate.peak = numbers.value("learning_rate", rate.peak);
+  if (options.updates.usual_warmup) rate.warmup = std::min(numbers.value("warmup", rate.warmup), options.updates.steps);
 }
 
 /// The data continue after the last sample, also with another mini-batch.
@@ -191,18 +187,11 @@ std::map<std::string, std::string> description_of(const ModelConfig& model, cons
 
 /// Flags that are not given keep their values of the saved run.
 void take_retention(Job& job, const nlohmann::ordered_json& run) {
-  const auto section = run.find(kKeepSection);
-  if (section == run.end() || !section->is_object()) return;
   CheckpointOptions& options = job.options.checkpoint;
   const Retention usual = options.keep;
-  const auto take = [&](const char* name, bool is_given, std::int64_t least, std::int64_t& value) {
-    const auto found = section->find(name);
-    if (is_given || found == section->end() || !found->is_number_integer()) return;
-    value = std::max(found->get<std::int64_t>(), least);
-  };
-  // A manifest can be edited by hand, so its numbers are bounded like flags.
-  take("last", options.keeps_last, 1, options.keep.last);
-  take("every", options.keeps_every, 0, options.keep.every);
+  const auto saved = run.value(kKeepSection, nlohmann::ordered_json::object());
+  if (!options.keeps_last) options.keep.last = saved.value("last", usual.last);
+  if (!options.keeps_every) options.keep.every = saved.value("every", usual.every);
   if (options.folder.empty() || options.keep == usual || !job.options.output.reports) return;
   print_message("--keep {} --keep-every {}, as in the saved run", options.keep.last, options.keep.every);
 }
