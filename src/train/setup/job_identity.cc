@@ -144,12 +144,6 @@ std::int64_t bytes_of_data(const Corpus& corpus) {
   return bytes;
 }
 
-Json model_section(const ModelConfig& model) {
-  Json section = layer_sizes_json(model);
-  section["layers"] = model.layers;
-  return section;
-}
-
 /// Returns the XXH3 hash of mixture shares and of all data files (content_hash()).
 std::uint64_t data_hash(const Corpus& corpus) {
   Hash hash;
@@ -178,14 +172,6 @@ Json data_section(const Corpus& corpus, const DataOptions& data, std::int64_t mi
       {"seed", data.seed}};
 }
 
-Json hyperparameters(const TrainOptions& options) {
-  Json numbers = Json::object();
-  for (const Option& option : declared_values(options)) {
-    if (option.has(kRecorded)) numbers[option.key()] = option.value;
-  }
-  return numbers;
-}
-
 Json layout_section(const JobShape& job, const TrainOptions& o) {
   return {{"schedule", job.run.schedule.name},
           {"stages", job.run.schedule.stages},
@@ -204,7 +190,7 @@ Json layout_section(const JobShape& job, const TrainOptions& o) {
 
 void compare(const std::string& name, const Json& there, const Json& here, std::vector<std::string>& differing) {
   const auto value = [](const Json& section, const std::string& key) {
-    return section.is_object() && section.contains(key) ? json_text(section[key]) : std::string("nothing");
+    return section.contains(key) ? json_text(section[key]) : std::string("nothing");
   };
   // Keys of either side count: an older checkpoint may lack some, a newer one may have more.
   Json all = here;
@@ -241,10 +227,15 @@ Fingerprint fingerprint(const Job& job) {
 }
 
 Json run_record(const Job& job) {
-  Json numbers = hyperparameters(job.options);
+  Json model = layer_sizes_json(job.model);
+  model["layers"] = job.model.layers;
+  Json numbers = Json::object();
+  for (const Option& option : declared_values(job.options)) {
+    if (option.has(kRecorded)) numbers[option.key()] = option.value;
+  }
   if (job.canonical) numbers["block_size"] = job.canonical->block_size;
   if (job.canonical) numbers["micro_batch_size"] = job.run.samples_per_op();
-  return {{"model", model_section(job.model)},
+  return {{"model", model},
           {"optimizer", {{"kind", to_text(job.options.updates.optimizer.kind)}}},
           {"data", data_section(*job.data.corpus, job.options.data, job.run.mini_batch())},
           {"hyperparameters", numbers},
@@ -254,18 +245,16 @@ Json run_record(const Job& job) {
 }
 
 RunDifferences differences(const Json& there, const Json& here) {
-  const auto section = [](const Json& record, const char* name) {
-    return record.contains(name) ? record[name] : Json::object();
-  };
+  const Json none = Json::object();
   RunDifferences found;
   const auto add = [&](const char* name, std::vector<std::string>& differing) {
-    compare(name, section(there, name), section(here, name), differing);
+    compare(name, there.value(name, none), here.value(name, none), differing);
   };
   add("model", found.model);
   // Another kind of optimizer cannot use the saved state, so it counts like another model.
   add("optimizer", found.model);
-  Json data = section(here, "data");
-  Json saved_data = section(there, "data");
+  Json data = here.value("data", none);
+  Json saved_data = there.value("data", none);
   // Older versions hashed all bytes of large files too, which takes a minute for 40 GB.
   if (saved_data.contains(kContent) && data.contains(kSampledContent)) {
     saved_data.erase(kContent);
