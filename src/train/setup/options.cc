@@ -38,13 +38,8 @@ double parse_deviations(const std::string& flag, const std::string& text) {
   return *number;
 }
 
-namespace {
-
-constexpr std::int64_t kMaxElements = 100'000'000'000;  // Elements of a message
-
-}  // namespace
-
 void require_fitting_batch(const ModelConfig& model, std::int64_t sequence, std::int64_t micro_batch_size) {
+  constexpr std::int64_t kMaxElements = 100'000'000'000;  // Of a message
   if (sequence > model.positions)
     reject("--sequence {} is longer than the {} positions of model {}", sequence, model.positions, model.name);
   require_within_window(model, sequence);
