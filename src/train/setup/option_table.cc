@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <type_traits>
 #include <utility>
@@ -10,6 +11,7 @@
 #include "answers/cost_request.h"
 #include "core/json.h"
 #include "core/limits.h"
+#include "core/mapped.h"
 #include "core/value_text.h"
 #include "hugging_face/config_json.h"
 
@@ -41,6 +43,8 @@ Json json_of(const Value& value) {
     return to_text(value);
   } else if constexpr (std::is_same_v<Value, SaveInterval>) {
     return interval_text(value);
+  } else if constexpr (std::is_same_v<Value, PartitionChoice>) {
+    return to_text(value);
   } else {
     return value;
   }
@@ -70,6 +74,11 @@ void parse_option(const char* flag, const std::string& text, Value& value) {
   if constexpr (std::is_same_v<Value, bool>) value = name_for(flag, text, {"true", "false"}) == "true";
   if constexpr (std::is_same_v<Value, std::string>) value = text;
   if constexpr (std::is_same_v<Value, SaveInterval>) value = parse_save_interval(flag, text);
+  if constexpr (std::is_same_v<Value, PartitionChoice>) value = parse_partition(text);
+  if constexpr (std::is_same_v<Value, std::uint64_t>) value = parse_bytes(flag, text);
+  if constexpr (std::is_same_v<Value, std::vector<std::int64_t>>) value = tokens_of_slices(text);
+  if constexpr (std::is_same_v<Value, std::vector<std::string>>)
+    value = mapped<std::string>(split_at_commas(text), std::identity());
   if constexpr (NamedEnum<Value>) value = parse_named<Value>(flag, name_for(flag, text, names_of<Value>()));
 }
 template <class Value>
@@ -203,14 +212,10 @@ void OptionDeclarations::parallel() {
   group("Schedule and shape");
   add("--schedule", s.name, "NAME", {},
       "name, JSON or CSV file, - (standard input), or none (default: the fastest by prediction that fits in memory)");
-  add_parsed(
-      "--slice-lengths", "balanced|equal|N,N",
-      [&s](const std::string& text) { s.slice_lengths = tokens_of_slices(text); }, s.slice_lengths, {},
+  add("--slice-lengths", s.slice_lengths, "balanced|equal|N,N", {},
       "tokens of the slices: balanced, which take equal times by attention's share of the model's FLOPs; equal; or "
       "a list (default balanced)");
-  add_parsed(
-      "--partition", "CUT", [&s](const std::string& text) { s.partition = parse_partition(text); },
-      to_text(s.partition), {},
+  add("--partition", s.partition, "CUT", {},
       "how layers are distributed over stages: even; balanced, which shortens the step that FLOPs and bytes predict; "
       "auto: balanced where it is faster; or blocks per stage such as 8,9,9,6 (default {})");
   group("Parallelism");
@@ -262,12 +267,8 @@ void OptionDeclarations::updates() {
       "type in which muon orthogonalizes matrices (default: that of the layers, --dtype)")
       .needs(kMuon, is_muon)
       .value = json_of(muon.iterations.value_or(o_.numbers.dtype));
-  const auto take_parts = [&muon](const std::string& text) {
-    muon.exclude.clear();
-    for (const std::string_view part : split_at_commas(text)) muon.exclude.emplace_back(part);
-  };
-  add_parsed("--muon-exclude", kWords, take_parts, muon.exclude, {is_muon ? kRecorded : 0},
-             "matrices of blocks that adamw updates: parts of their names, such as mlp,v_proj")
+  add("--muon-exclude", muon.exclude, kWords, {is_muon ? kRecorded : 0},
+      "matrices of blocks that adamw updates: parts of their names, such as mlp,v_proj")
       .needs(kMuon, is_muon);
   add("--weight-decay", optimizer.weight_decay, {kRecorded | kResolved}, "decoupled weight decay (default {})");
   add("--decay", optimizer.decayed, {kRecorded},
@@ -422,10 +423,8 @@ void OptionDeclarations::output() {
   add_parsed("--export-dtype", fmt::format("{}", fmt::join(element_type_names(), "|")), take_type, exported.dtype,
              {kEqual}, "type of the exported tensors (default: the type of the weights, float32 or float64)")
       .needs("--export", exports);
-  add_parsed(
-      "--export-shard-size", "SIZE",
-      [&exported](const std::string& text) { exported.shard_bytes = parse_bytes("--export-shard-size", text); },
-      exported.shard_bytes, {kEqual}, "maximum bytes of tensors per file, such as 300MB (default 5GB)")
+  add("--export-shard-size", exported.shard_bytes, "SIZE", {kEqual},
+      "maximum bytes of tensors per file, such as 300MB (default 5GB)")
       .needs("--export", exports);
 }
 
