@@ -3,13 +3,12 @@
 #include <ATen/Parallel.h>
 #include <c10/util/Exception.h>
 #include <algorithm>
-#include <fstream>
-#include <iterator>
 #include <mutex>
 
 #include "checkpoint/checkpoint_folder.h"
 #include "core/cgroup.h"
 #include "core/error.h"
+#include "core/files.h"
 #include "core/resident_memory.h"
 #include "flags/values.h"
 #include "launch/local/launcher.h"
@@ -19,12 +18,6 @@
 
 namespace chimera::apps {
 namespace {
-
-std::string given_folder(const RankEnvironment& rank) {
-  std::ifstream found(rank.input_path);
-  // The launcher's input for its ranks is the name of the folder, and nothing else.
-  return {std::istreambuf_iterator<char>(found), {}};
-}
 
 void use_threads(const ModelRunOptions& model) {
   // One op at a time: the ops of a forward depend on each other.
@@ -61,7 +54,7 @@ int run_on_model(const ModelRunOptions& model, const Invocation& invocation,
     // The launcher resolves the folder and passes it on as input. A rank that resolved it again could find a newer
     // checkpoint.
     if (invocation.rank) {
-      run(given_folder(*invocation.rank));
+      run(read_whole(invocation.rank->input_path));  // The launcher's input is the name of the folder, and nothing else
     } else {
       // Calls `run` again with a newer checkpoint if a training run removes the first one meanwhile.
       use_model_folder(model.from, available_cores(), run);
