@@ -44,7 +44,6 @@
 #include "train/observe/step_summary.h"
 #include "train/recover/final_error.h"
 #include "train/recover/stop_signals.h"
-#include "train/setup/connection.h"
 #include "train/setup/device.h"
 #include "train/setup/dry_run.h"
 #include "train/setup/job_identity.h"

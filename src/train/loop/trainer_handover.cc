@@ -12,7 +12,6 @@
 #include "train/observe/measured_step.h"
 #include "train/observe/observation.h"
 #include "train/recover/final_error.h"
-#include "train/setup/connection.h"
 #include "train/setup/device.h"
 
 // run() is a loop over generations: join the ranks that are left, or their replacements; continue; and come back here

@@ -38,7 +38,7 @@ bool recovers(const Job& j, Recover recover) { return j.options.recovery.recover
 bool updates_by(const Job& j, OptimizerKind kind) { return j.options.updates.optimizer.kind == kind; }
 bool has_threads(const Job& j) { return j.options.device.transport == TransportKind::Threads; }
 /// Returns the number of copies of each stage, over all data-parallel groups.
-std::vector<std::size_t> copies(const Job& j) {
+std::vector<std::size_t> copy_counts(const Job& j) {
   return mapped(j.run.rank_groups(), [](const auto& group) { return group.size(); });
 }
 
@@ -100,9 +100,9 @@ const auto& all_features() {
        [](const Job& j) { return (j.num_ranks() == 1 && !j.options.device.is_supervised) || has_threads(j); }},
       {ThreadRanks, "several ranks as threads", [](const Job& j) { return j.num_ranks() > 1 && has_threads(j); }},
       {Launched, "torchrun, srun or mpirun", [](const Job& j) { return !j.options.device.launcher.empty(); }},
-      {NoCopies, "no stage with a second copy", [](const Job& j) { return std::ranges::max(copies(j)) < 2; }},
-      {LonelyStage, "a stage without a second copy", [](const Job& j) { return std::ranges::min(copies(j)) < 2; }},
-      {TwoCopies, "a stage with two copies", [](const Job& j) { return std::ranges::min(copies(j)) == 2; }},
+      {NoCopies, "no stage with a second copy", [](const Job& j) { return std::ranges::max(copy_counts(j)) < 2; }},
+      {LonelyStage, "a stage without a second copy", [](const Job& j) { return std::ranges::min(copy_counts(j)) < 2; }},
+      {TwoCopies, "a stage with two copies", [](const Job& j) { return std::ranges::min(copy_counts(j)) == 2; }},
       {Replicas, "several replicas in a pipeline",
        [](const Job& j) {
          return std::ranges::any_of(j.run.worker_groups(), [](const auto& some) { return some.size() > 1; });

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <filesystem>
+#include <utility>
 
 #include "core/cgroup.h"
 #include "core/printable.h"
@@ -14,7 +15,9 @@
 #include "core/resident_memory.h"
 #include "engine/programs.h"
 #include "launch/local/launcher.h"
+#include "launch/local/rank.h"
 #include "passes/lower.h"
+#include "transport/gloo/gloo_transport.h"
 
 namespace chimera {
 namespace {
@@ -222,6 +225,36 @@ const Accelerator& accelerator() {
 }
 
 void replace_accelerator(const Accelerator* other) { replacement = other; }
+
+std::unique_ptr<Transport> open_transport(const Job& job, Endpoint end) {
+  // Only ranks that exchange messages are connected: of 64 ranks in a pipeline, most pairs never do.
+  const std::vector<RankPair> pairs = communicating_pairs(job, job.options);
+  if (!uses_gpu(job.options)) {
+    return connect_gloo({.rank = static_cast<int>(end.rank.value()),
+                         .world_size = static_cast<int>(job.num_ranks()),
+                         .rendezvous = std::move(end.rendezvous),
+                         .timeout = end.timeout,
+                         .start_up_timeout = end.start_up_timeout,
+                         .groups = job.rank_groups(),
+                         .pairs = pairs,
+                         .fingerprint = std::move(end.compared),
+                         .breaker = std::move(end.breaker)});
+  }
+  return accelerator().connect({.rank = static_cast<int>(end.rank.value()),
+                                .world_size = static_cast<int>(job.num_ranks()),
+                                .gpu = device_of(job.options, job.launched_rank(end.rank)).index(),
+                                .rendezvous = std::move(end.rendezvous),
+                                .groups = job.rank_groups(),
+                                .pairs = pairs,
+                                .sums_in_order = job.canonical.has_value(),
+                                .has_early_sums = has_early_sums(job.programs.training),
+                                .first_op_group = first_op_group(job),
+                                .fingerprint = std::move(end.compared),
+                                .start_up_timeout = end.start_up_timeout,
+                                .timeout = end.timeout,
+                                .on_group_connected = note_more_progress,
+                                .breaker = std::move(end.breaker)});
+}
 
 void require_device(const TrainOptions& options, std::int64_t ranks) {
   if (!uses_gpu(options)) return;

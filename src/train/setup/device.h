@@ -1,14 +1,19 @@
 #pragma once
 
-// The devices of a job: its GPUs or CPU cores, number types, threads, and the pairs of ranks that need connections. GPU
-// functions are in a library of their own (libchimera_cuda.so), opened at first use, so that the program runs without
-// CUDA.
+// The devices of a job: its GPUs or CPU cores, number types, threads, and the connections of its ranks, over Gloo or,
+// on GPUs, by the accelerator library (libchimera_cuda.so). This library is opened at first use, so that the program
+// runs without CUDA.
+
+#include <chrono>
 
 #include "core/choices.h"
+#include "core/rendezvous_point.h"
 #include "model/element_types.h"
 #include "schedule/program.h"
 #include "train/setup/job.h"
 #include "transport/accelerator.h"
+#include "transport/connection_breaker.h"
+#include "transport/gloo/gloo_options.h"
 #include "transport/pairs/communicators.h"
 
 namespace chimera {
@@ -60,6 +65,22 @@ void require_gpu_memory(const TrainOptions& options, std::int64_t ranks, const s
 /// Returns the index, in JobShape::rank_groups(), of the first group of ranks that sum inside ops (tensor parallelism);
 /// earlier groups sum gradients.
 [[nodiscard]] std::size_t first_op_group(const JobShape& job);
+
+/// A rank's end of the connections, for open_transport().
+struct Endpoint {
+  RankId rank;                 // Among all ranks of the job
+  RendezvousPoint rendezvous;  // Where the ranks of the job meet
+  Fingerprint compared;        // Must be equal on all ranks
+  // Limits of a wait for other ranks, and of each step of the rendezvous
+  std::chrono::milliseconds timeout = kGlooDefaultTimeout;
+  std::chrono::milliseconds start_up_timeout = kGlooDefaultTimeout;
+  std::shared_ptr<ConnectionBreaker> breaker;  // Lets another thread break the connections; may be null
+};
+
+/// Connects the rank. Collective over all ranks of the job. Throws TransportError if ranks cannot be reached in time,
+/// PeerLostError if a rank is lost or another rank has other settings (`compared`) than most, and ConfigError if this
+/// rank has them.
+[[nodiscard]] std::unique_ptr<Transport> open_transport(const Job& job, Endpoint end);
 
 /// Opens the GPU library `path`. Throws ConfigError if it is missing or does not load.
 [[nodiscard]] const Accelerator& open_accelerator(const std::string& path);
