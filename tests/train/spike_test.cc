@@ -14,7 +14,7 @@
 #include "support/scratch.h"
 #include "support/synced.h"
 #include "telemetry/metrics.h"
-#include "train/setup/left_out_steps.h"
+#include "train/setup/job_checkpoints.h"
 
 namespace chimera {
 namespace {

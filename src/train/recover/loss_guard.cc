@@ -6,7 +6,7 @@
 
 #include "core/console.h"
 #include "train/recover/final_error.h"
-#include "train/setup/left_out_steps.h"
+#include "train/setup/job_checkpoints.h"
 
 namespace chimera {
 

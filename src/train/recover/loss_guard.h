@@ -4,7 +4,7 @@
 // --non-finite allows it, the step then makes no update; after kMaxSkippedInRow such steps in a row, the run ends.
 // Second, the loss may have a spike: it is far above the expected loss (--spike). The attempt of the job then ends on
 // all ranks, and the next attempt leaves out the updates of the mini-batches up to the spike
-// (train/setup/left_out_steps.h). Trainer calls note() after each step.
+// (train/setup/job_checkpoints.h). Trainer calls note() after each step.
 
 #include <functional>
 

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <limits>
 #include <numeric>
+#include <utility>
 
 #include "data/samples.h"
 #include "engine/rerouted_run.h"
@@ -20,7 +21,6 @@
 #include "plan/worker_memory.h"
 #include "runtime/worker_context.h"
 #include "schedule/program.h"
-#include "train/setup/left_out_steps.h"
 #include "train/setup/options.h"
 
 namespace chimera {
@@ -31,6 +31,16 @@ inline constexpr const char* kOrderName = "order.json";
 
 struct TrainingPrompt;
 struct JobCheckpoints;
+
+/// First and last of a range of steps, from 1, that a run leaves out: it computes them, but does not update weights,
+/// because their mini-batches led to a loss spike (--spike).
+using LeftOutSteps = std::pair<std::int64_t, std::int64_t>;
+
+/// Returns whether one of the ranges contains `step`, from 1.
+[[nodiscard]] inline bool leaves_out(const std::vector<LeftOutSteps>& ranges, std::int64_t step) {
+  return std::ranges::any_of(ranges,
+                             [step](const LeftOutSteps& each) { return each.first <= step && step <= each.second; });
+}
 
 /// Consecutive steps of an asynchronous run without a flush, which would wait until no micro-batch is in flight.
 struct FlushInterval {

@@ -3,9 +3,11 @@
 #include <fmt/ranges.h>
 #include <algorithm>
 #include <cmath>
+#include <system_error>
 #include <tuple>
 #include <utility>
 
+#include "checkpoint/disk.h"
 #include "checkpoint/manifest.h"
 #include "core/cgroup.h"
 #include "core/console.h"
@@ -40,6 +42,10 @@ std::pair<std::int64_t, std::int64_t> shifts(const RunShape& run, std::int64_t s
   const std::int64_t tokens = samples * sequence;
   return {progress.value("samples", samples) - samples, progress.value("tokens", tokens) - tokens};
 }
+
+constexpr const char* kRanges = "left_out";
+
+std::string left_out_path(const std::string& folder) { return folder + "/" + kLeftOutName; }
 
 constexpr const char* kAuto = "auto";
 constexpr std::int64_t kManyCheckpoints = 100;
@@ -332,6 +338,28 @@ void resume_optimizer(const ResumedRun& resumed, const ModelConfig& model, Optim
 
 std::string state_name(const ModelConfig& model, const std::string& parameter, const std::string& kind) {
   return fmt::format("{}.{}", exported_names(model, parameter).front(), kind);
+}
+
+std::vector<LeftOutSteps> read_left_out(const std::string& folder) {
+  const std::string path = left_out_path(folder);
+  if (!path_exists(path)) return {};  // No spike yet
+  try {
+    return remove_seal(path, read_whole(path)).at(kRanges).get<std::vector<LeftOutSteps>>();
+  } catch (const CheckpointError& error) {
+    reject("{}: {}; it lists the steps that --spike leaves out; remove it to run all steps", path, error.what());
+  }
+}
+
+void write_left_out(const std::string& folder, const std::vector<LeftOutSteps>& ranges) {
+  // The seal is a hash of the content: a truncated file must not silently train on the steps of a spike.
+  replace_file(real_disk(), folder, kLeftOutName, add_seal(nlohmann::ordered_json{{kRanges, ranges}}));
+}
+
+void forget_left_out(const std::string& folder) {
+  std::error_code error;
+  std::filesystem::remove(left_out_path(folder), error);
+  // No error if the file does not exist: remove() then returns false.
+  if (error) reject("{}: cannot be removed ({})", left_out_path(folder), error.message());
 }
 
 }  // namespace chimera

@@ -72,4 +72,18 @@ void resume_optimizer(const ResumedRun& resumed, const ModelConfig& model, Optim
 /// Returns the name of an optimizer tensor in a checkpoint: `transformer.wte.weight.first_moment`.
 [[nodiscard]] std::string state_name(const ModelConfig& model, const std::string& parameter, const std::string& kind);
 
+// When LossGuard detects a spike, it writes the range of steps to a file in the checkpoint folder and ends the attempt.
+// The next attempt reads the file (Job::left_out).
+
+/// JSON file with pairs of numbers and its own hash.
+inline constexpr const char* kLeftOutName = "left-out.json";
+
+/// Returns the ranges in a checkpoint folder, in order of detection; empty without a file. Throws ConfigError for a
+/// file that write_left_out() has not written.
+[[nodiscard]] std::vector<LeftOutSteps> read_left_out(const std::string& folder);
+/// Writes the file atomically, and waits until it is on the disk. Throws CheckpointError if it cannot be written.
+void write_left_out(const std::string& folder, const std::vector<LeftOutSteps>& ranges);
+/// Removes the file, if it exists. Throws ConfigError if it cannot be removed.
+void forget_left_out(const std::string& folder);
+
 }  // namespace chimera
