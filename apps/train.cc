@@ -216,19 +216,6 @@ void merge_plan(CLI::App& command, const TrainCommandLine& flags) {
   command.get_option("--mini-batch")->clear();
 }
 
-/// Rejects flags without an effect. Ranks do not check: they also get the flags of a plan, of which some have no
-/// effect.
-void require_effects(const TrainCommandLine& flags, const Invocation& invocation) {
-  if (invocation.rank) return;
-  const TrainOptions& options = flags.options;
-  const bool is_joined = invocation.place.has_value() || flags.dry_run || remote_job(invocation);
-  const CLI::App& command = *flags.command;
-  require_effect(command, {"--validate-batches"}, options.data.validate_every > 0, "--validate-every");
-  require_effect(command, {"--force-bfloat16"}, options.numbers.dtype == DataType::BFloat16, "--dtype bfloat16");
-  require_effect(command, {"--interface", "--rendezvous-seconds"}, is_joined,
-                 "ranks that torchrun, srun, mpirun or `chimera launch` starts");
-}
-
 /// Sets the flags of the file. With fewer --steps than the file's, its warm-up and cooldown are shorter in proportion.
 void merge_file(CLI::App& command, TrainCommandLine& flags, bool reports) {
   const std::array parts = {std::pair("--warmup", flags.has("--warmup")),
@@ -268,7 +255,10 @@ TrainOptions merged(CLI::App& command, TrainCommandLine& flags, const Invocation
   }
   require_effect(command, {"--workers"}, flags.has("--plan"), "--plan auto");
   require_effect(command, {"--network"}, flags.has("--machine"), "--machine");
-  require_effects(flags, invocation);
+  // Ranks get these flags from their launcher.
+  const bool is_joined = invocation.rank || invocation.place || flags.dry_run || remote_job(invocation);
+  require_effect(command, {"--interface", "--rendezvous-seconds"}, is_joined,
+                 "ranks that torchrun, srun, mpirun or `chimera launch` starts");
   if (!flags.dry_run && flags.has("--format"))
     reject("--format is for --dry-run; --metrics writes JSON during training");
   if (flags.plan == PlanChoice::Auto) merge_plan(command, flags);

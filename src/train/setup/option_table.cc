@@ -199,7 +199,8 @@ void OptionDeclarations::data() {
   add("--steps", o_.updates.steps, {kRecorded | kResolved, 1, kMany}, "number of optimizer steps (default {})");
   add("--validate-every", d.validate_every, {kEqual, 0, kMany}, "steps between validations; 0: none (default {})");
   add("--validate-batches", d.validate_batches, {kEqual, 1, kMany},
-      "maximum number of mini-batches per validation (default {})");
+      "maximum number of mini-batches per validation (default {})")
+      .needs("--validate-every", d.validate_every > 0);
   add("--sample-every", d.sample_every, {kEqual, 0, kMany},
       "steps between text samples: 64 tokens that GPT-2 or Llama generates greedily after --prompt; 0: none "
       "(default {})");
@@ -294,7 +295,8 @@ void OptionDeclarations::numbers() {
   add("--dtype", n.dtype, {kRecorded | kResolved},
       "type of computation; bfloat16: mixed precision with float32 master weights and gradients (default {})");
   add("--force-bfloat16", n.force_bfloat16, {},
-      "use bfloat16 on CPUs without AVX512-BF16 and AMX, or on GPUs without it, which is very slow");
+      "use bfloat16 on CPUs without AVX512-BF16 and AMX, or on GPUs without it, which is very slow")
+      .needs("--dtype bfloat16", n.dtype == DataType::BFloat16);
   add("--tf32", n.tf32, {kEqual}, "multiply float32 matrices as TensorFloat32 on a GPU: faster, with 10-bit mantissas");
   add("--cuda-graphs", n.cuda_graphs, {kEqual},
       "record the work of the third step as a CUDA graph and replay it: faster for small layers, needs more memory");
