@@ -166,7 +166,6 @@ TrainOptions resolve(const TrainCommandLine& flags, const Invocation& invocation
     return options;
   }
   require_positive_shape(flags);
-  const PipelineShape defaults = options.schedule.shape;
   if (!flags.has("--schedule")) {
     options.schedule.name.clear();
     options.schedule.shape_for = [shape = flags.shape](const Generator& generator) {
@@ -179,9 +178,8 @@ TrainOptions resolve(const TrainCommandLine& flags, const Invocation& invocation
   } else {
     options.schedule.shape = flags.shape.shape_for(find_generator(options.schedule.name));
   }
-  options.schedule.shape.stages = flags.has("--stages") ? flags.shape.shape.stages : defaults.stages;
-  options.schedule.shape.micro_batches =
-      flags.has("--micro-batches") ? flags.shape.shape.micro_batches : defaults.micro_batches;
+  options.schedule.shape.stages = flags.shape.shape.stages;
+  options.schedule.shape.micro_batches = flags.shape.shape.micro_batches;
   set_micro_batches(options, flags);
   return options;
 }

@@ -29,7 +29,7 @@ namespace apps {
 /// The flags and their values.
 struct TrainCommandLine {
   TrainOptions options;
-  ShapeRequest shape;
+  ShapeRequest shape{.shape = ScheduleOptions().shape};
   PlanChoice plan = PlanChoice::None;
   ProblemRequest planner;  // for --plan auto: machine, workers and mini-batch; planned_flags() sets the rest
   std::string config;      // path of a TOML file of flags
