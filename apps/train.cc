@@ -56,11 +56,11 @@ namespace {
 
 using Words = std::vector<std::string>;
 
-bool is_restart(const Variables& variables) {
+bool is_restart() {
   return std::ranges::any_of(std::array{kStartVariable, "TORCHELASTIC_RESTART_COUNT", "SLURM_RESTART_COUNT"},
-                             [&](const char* name) {
-                               const auto found = variables.find(name);
-                               return found != variables.end() && !found->second.empty() && found->second != "0";
+                             [](const char* name) {
+                               const char* count = std::getenv(name);
+                               return count != nullptr && *count != '\0' && std::string_view(count) != "0";
                              });
 }
 
@@ -143,7 +143,7 @@ TrainOptions resolve(const TrainCommandLine& flags, const Invocation& invocation
   options.checkpoint.keeps_last = flags.has("--keep");
   options.checkpoint.keeps_every = flags.has("--keep-every");
   options.output.reports = !invocation.rank && (!invocation.place || invocation.place->rank == 0);
-  options.recovery.is_restart = is_restart(own_variables());
+  options.recovery.is_restart = is_restart();
   if (!invocation.rank && invocation.place) options.device.launcher = to_text(invocation.place->launcher);
   options.device.is_supervised = invocation.rank || remote_job(invocation);
   if (options.output.metrics.empty() && !options.checkpoint.folder.empty())
