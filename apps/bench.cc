@@ -17,7 +17,7 @@
 #include "help.h"
 #include "train/loop/export_job.h"
 #include "train/setup/prepare_job.h"
-#include "train_options.h"
+#include "train_command_line.h"
 
 namespace chimera::apps {
 namespace {

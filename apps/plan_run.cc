@@ -7,7 +7,7 @@
 #ifdef CHIMERA_WITH_TORCH
 #include "bench/contest.h"
 #include "bench/random_letters.h"
-#include "train_options.h"
+#include "train_command_line.h"
 #endif
 
 namespace chimera::apps {

@@ -49,7 +49,6 @@
 #include "train/setup/prepare_job.h"
 #include "train/setup/rerouted_job.h"
 #include "train_command_line.h"
-#include "train_options.h"
 
 namespace chimera::apps {
 namespace {

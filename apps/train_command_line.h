@@ -6,6 +6,7 @@
 // launcher passes the final values to the rank processes as a command line.
 
 #include <CLI/CLI.hpp>
+#include "bench/contest.h"
 #include "flags/outputs.h"
 #include "flags/plan.h"
 #include "plan/plan.h"
@@ -52,6 +53,17 @@ struct TrainCommandLine {
   /// is invalid, or if no plan fits in memory.
   [[nodiscard]] TrainFlags planned_flags(PlanOptions restrictions) const;
 };
+
+// `chimera bench` and `chimera plan --run` compare the speed of several runs of `chimera train`; each is a Contender
+// (bench/contest.h). Both check the flags of all runs before the first run starts. train.cc has these functions.
+
+/// Returns the options that `chimera train` reads from `words`: flags and their values, without `chimera train`. Reads
+/// the file of --config, if given. Throws ConfigError if the command would reject the flags.
+[[nodiscard]] TrainOptions train_options(const std::vector<std::string>& words);
+
+/// Returns a Contender called `name` that runs `chimera train` with the flags `words`. Throws ConfigError if training
+/// would reject the flags or the files that they name.
+[[nodiscard]] Contender training_contender(const std::string& name, const std::vector<std::string>& words);
 
 }  // namespace apps
 
