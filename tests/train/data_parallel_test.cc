@@ -76,7 +76,7 @@ TEST(DataParallelTest, MoreRanksThanAMachineRunsAreRefused) {
                   static_cast<void>(prepare_job(hybrid("1f1b", {4, 4}, 257)));
                 },
                 "accepted"),
-            "--stages 4 times --data-parallel 257: at most 1024 ranks run on one machine; start them on several "
+            "1028 ranks (D W T): at most 1024 ranks run on one machine; start them on several "
             "(docs/clusters.md)");
 }
 

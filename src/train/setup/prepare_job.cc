@@ -151,24 +151,11 @@ Job cut_job(Job job, std::vector<StageLayers> partition) {
 constexpr double kSlowCore = 3e10;  // FLOP/s in float32
 constexpr double kFastCore = 2e11;
 
-std::string ranks_in_words(const JobShape& job, bool is_given) {
-  std::string groups =
-      job.run.ranks.data_parallel == 1 ? "" : fmt::format(" times --data-parallel {}", job.run.ranks.data_parallel);
-  if (job.tensor_parallel > 1) groups += fmt::format(" times --tensor-parallel {}", job.tensor_parallel);
-  return fmt::format("{} {}{}", is_given ? "workers" : "--stages", job.run.ranks.workers, groups);
-}
-
 void require_fitting(const JobShape& job, const TrainOptions& options) {
   require_whole_micro_batches(job.run, "--micro-batch-size");
   require_fitting_batch(job.model, options.data.sequence, options.data.micro_batch_size);
   if (job.num_ranks() > kMaxRanks)
-    reject("{}: at most {} ranks are possible", ranks_in_words(job, options.schedule.given != nullptr), kMaxRanks);
-}
-
-void require_host_for_ranks(const JobShape& job, bool is_given) {
-  if (job.local_ranks() <= kMaxRanksOfHost) return;
-  reject("{}: at most {} ranks run on one machine; start them on several (docs/clusters.md)",
-         ranks_in_words(job, is_given), kMaxRanksOfHost);
+    reject("{} ranks (D W T): at most {} ranks are possible", job.num_ranks(), kMaxRanks);
 }
 
 /// Returns [rank of a lane]: a lower bound on bytes of weights, gradients, optimizer state and buffers of canonical
@@ -501,7 +488,10 @@ void require_memory(const Job& job) {
 }
 
 Job prepare_job(Job shape) {
-  require_host_for_ranks(shape, shape.options.schedule.given != nullptr);
+  if (shape.local_ranks() > kMaxRanksOfHost) {
+    reject("{} ranks (D W T): at most {} ranks run on one machine; start them on several (docs/clusters.md)",
+           shape.num_ranks(), kMaxRanksOfHost);
+  }
   Job job = partition_job(std::move(shape));
   // Errors that need no GPU, data or disk come first, then the cheap ones, so that a wrong flag ends a start at once.
   const TrainOptions& options = job.options;
