@@ -179,12 +179,6 @@ std::vector<double> least_bytes(const JobShape& job, const StageModel& model) {
   return held;
 }
 
-std::vector<std::string> parameter_names(const ModelConfig& model) {
-  auto names = mapped(all_parameters(model), &ParameterSpec::name);
-  std::ranges::sort(names);
-  return names;
-}
-
 std::vector<std::int64_t> given_slices(const TrainOptions& options, std::int64_t slices) {
   const std::vector<std::int64_t>& lengths = options.schedule.slice_lengths;
   const bool positive = std::ranges::all_of(lengths, [](std::int64_t length) { return length > 0; });
@@ -211,27 +205,6 @@ std::vector<std::int64_t> slice_bounds(const JobShape& job, const TrainOptions& 
   return balanced_slices(slices, options.data.sequence, equal ? 0 : attention_share(job.model, options.data.sequence));
 }
 
-void lower_training(Job& job, std::int64_t receives_ahead) {
-  const auto& [recompute, offload, blocks, offload_blocks] = job.stages;
-  job.programs.pairs = job.options.schedule.pairs;
-  job.programs.sync = job.options.schedule.sync;
-  if (job.run.schedule.updates) {
-    // All stretches between flushes have one length, except the last, which may be shorter.
-    for (const std::int64_t step : {std::int64_t{0}, job.options.updates.steps - 1}) {
-      const std::int64_t steps = job.flush_interval(step).steps;
-      if (!job.programs.runs.contains(steps))
-        job.programs.runs.emplace(steps, continuous_program(job.run, steps, recompute, offload));
-    }
-    return;
-  }
-  job.programs.training = training_program(
-      job.run, {.receives_ahead = receives_ahead,
-                .recompute = recompute,
-                .offload = offload,
-                .all_reduces = {.every_stage = job.canonical.has_value(), .placement = job.options.schedule.sync},
-                .pairs = job.options.schedule.pairs});
-}
-
 /// A part of a name that no matrix has would have no effect.
 void require_excluded_matrices(const ModelConfig& model, const std::vector<std::string>& exclude) {
   for (const std::string& part : exclude) {
@@ -251,15 +224,6 @@ void require_few_ops(const Schedule& schedule, std::int64_t steps) {
   if (!schedule.updates || steps <= most) return;
   reject("--steps {}: at most {} steps of {} micro-batches run by an asynchronous schedule", steps, most,
          schedule.micro_batches);
-}
-
-CorpusOptions corpus_options(const TrainOptions& options, const DataTokenizer& tokenizer) {
-  CorpusOptions data{.data = options.data.training,
-                     .validation = options.data.validation,
-                     .seed = static_cast<std::uint64_t>(options.data.seed),
-                     .tokens = tokenizer.token_options()};
-  if (options.data.end_of_document != kNoToken) data.tokens.end_of_document = options.data.end_of_document;
-  return data;
 }
 
 bool is_text(const TokenView& source) {
@@ -299,7 +263,12 @@ void open_data(Job& job) {
   const TrainOptions& options = job.options;
   if (options.data.training.empty()) reject("--data is missing; give a UTF-8 text file, or one of tokens");
   const DataTokenizer tokenizer(options.data.tokenizer, job.from.get(), job.model);
-  job.data.corpus = std::make_shared<Corpus>(open_corpus(corpus_options(options, tokenizer)));
+  CorpusOptions data{.data = options.data.training,
+                     .validation = options.data.validation,
+                     .seed = static_cast<std::uint64_t>(options.data.seed),
+                     .tokens = tokenizer.token_options()};
+  if (options.data.end_of_document != kNoToken) data.tokens.end_of_document = options.data.end_of_document;
+  job.data.corpus = std::make_shared<Corpus>(open_corpus(data));
   if (options.output.reports) {
     for (const std::string& line : job.data.corpus->opened.ignored_files_note) print_message(line);
   }
@@ -440,8 +409,25 @@ StageModel bytes_of_stages(const JobShape& job, const TrainOptions& options) {
 
 void lower_programs(Job& job) {
   const std::int64_t ahead = receives_ahead(job.options);
-  lower_training(job, ahead);
   if (job.options.data.validate_every > 0) job.programs.validation = validation_program(job.run, ahead);
+  const auto& [recompute, offload, blocks, offload_blocks] = job.stages;
+  job.programs.pairs = job.options.schedule.pairs;
+  job.programs.sync = job.options.schedule.sync;
+  if (job.run.schedule.updates) {
+    // All stretches between flushes have one length, except the last, which may be shorter.
+    for (const std::int64_t step : {std::int64_t{0}, job.options.updates.steps - 1}) {
+      const std::int64_t steps = job.flush_interval(step).steps;
+      if (!job.programs.runs.contains(steps))
+        job.programs.runs.emplace(steps, continuous_program(job.run, steps, recompute, offload));
+    }
+    return;
+  }
+  job.programs.training = training_program(
+      job.run, {.receives_ahead = ahead,
+                .recompute = recompute,
+                .offload = offload,
+                .all_reduces = {.every_stage = job.canonical.has_value(), .placement = job.options.schedule.sync},
+                .pairs = job.options.schedule.pairs});
 }
 
 void require_memory(const Job& job) {
@@ -496,7 +482,8 @@ Job prepare_job(Job shape) {
   // Errors that need no GPU, data or disk come first, then the cheap ones, so that a wrong flag ends a start at once.
   const TrainOptions& options = job.options;
   require_device(options, job.local_ranks());
-  job.parameters = parameter_names(job.model);
+  job.parameters = mapped(all_parameters(job.model), &ParameterSpec::name);
+  std::ranges::sort(job.parameters);
   require_memory(job);
   lower_programs(job);
   // Only for its errors: NCCL blocks of too many communicators would not fit on the GPU together, and the job would
