@@ -1,5 +1,5 @@
 // CLI11's formatter writes help as one long list. HelpFormatter overrides its parts: flags in groups and two columns, a
-// shorter page of common flags if all would be too many, and a footer whose lines are wrapped by their kind.
+// shorter page of common flags for commands with many flags, and a footer whose lines are wrapped by their kind.
 
 #include "help.h"
 
@@ -20,7 +20,6 @@
 namespace chimera::apps {
 namespace {
 
-constexpr std::size_t kMaxLines = 60;
 constexpr std::size_t kUsualColumns = 100;
 constexpr std::size_t kFewestColumns = 80;
 constexpr std::size_t kMaxColumns = 120;
@@ -108,7 +107,7 @@ std::string read_more(const CLI::App& command, std::string_view documents, std::
 /// - descriptions in a separate column;
 /// - each line of the footer as a paragraph. Lines that start with two spaces are shell examples. A line that starts
 ///   with "More: " lists documents; the formatter adds --help-all and the man page to it.
-/// If all flags need more than kMaxLines lines at a width of kUsualColumns, --help shows only the common flags.
+/// If the command has common flags (set_common_flags()), --help shows only these.
 class HelpFormatter : public CLI::Formatter {
  public:
   /// `common` are the flags of a shortened page; empty: always show all flags.
@@ -121,7 +120,7 @@ class HelpFormatter : public CLI::Formatter {
   void set_columns(std::size_t columns) { columns_ = columns; }
 
   [[nodiscard]] std::string make_help(const CLI::App* app, std::string name, CLI::AppFormatMode mode) const override {
-    return page(app, name, mode == CLI::AppFormatMode::All ? 0 : num_omitted(app, name));
+    return page(app, name, mode == CLI::AppFormatMode::All ? 0 : num_omitted(app));
   }
 
   [[nodiscard]] std::string make_description(const CLI::App* app) const override {
@@ -161,14 +160,9 @@ class HelpFormatter : public CLI::Formatter {
   }
 
   /// Returns the number of flags that --help omits.
-  [[nodiscard]] std::size_t num_omitted(const CLI::App* app, const std::string& name) const {
+  [[nodiscard]] std::size_t num_omitted(const CLI::App* app) const {
     // A command without common flags shows all.
     if (common_.empty()) return 0;
-    HelpFormatter usual = *this;
-    usual.set_columns(kUsualColumns);  // so that every width shows the same flags
-    const std::string help = usual.page(app, name, 0);
-    // Counted in lines, not flags: a page with few flags that have long texts is too long as well.
-    if (static_cast<std::size_t>(std::ranges::count(help, '\n')) <= kMaxLines) return 0;
     return app
         ->get_options([&](const CLI::Option* option) { return is_shown(option, true) && !is_shown(option, false); })
         .size();

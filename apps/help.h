@@ -36,8 +36,8 @@ inline constexpr const char* kHelp = "Help";
 /// Puts the flags added from now on under this heading.
 void begin_group(CLI::App& command, const char* group);
 
-/// Chooses the flags that --help shows if the page with all flags would be too long (kMaxLines in help.cc).
-/// `names` have dashes. Throws CLI::OptionNotFound for an unknown name.
+/// Chooses the flags that --help shows, for a command whose page with all flags would be too long. `names` have dashes.
+/// Throws CLI::OptionNotFound for an unknown name.
 void set_common_flags(CLI::App& command, const std::vector<std::string>& names);
 
 /// Gives `program` and all its subcommands a formatter, sets the width of their help, and puts --help, --help-all
