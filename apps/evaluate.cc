@@ -37,11 +37,10 @@ std::string report(const Evaluation& evaluation) {
 }
 
 std::string report_json(const Evaluation& evaluation) {
-  const nlohmann::ordered_json json = {{"loss", evaluation.loss},
-                                       {"perplexity", std::exp(evaluation.loss)},
-                                       {"tokens", evaluation.tokens},
-                                       {"windows", evaluation.windows}};
-  return json_report(json);
+  return json_report({{"loss", evaluation.loss},
+                      {"perplexity", std::exp(evaluation.loss)},
+                      {"tokens", evaluation.tokens},
+                      {"windows", evaluation.windows}});
 }
 
 void evaluate_and_print(const EvaluateFlags& flags) {

@@ -18,12 +18,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::string tokenizer_path(const std::string& given, const ModelFolder* from) {
-  // --tokenizer wins: a model may be trained further with another one.
-  if (!given.empty() || from == nullptr) return given;
-  return tokenizer_of_folder(from->path());
-}
-
 /// Throws ConfigError for invalid UTF-8.
 std::vector<std::int32_t> encode_file(const Tokenizer& tokenizer, const DataFile& file) {
   std::string text(static_cast<std::size_t>(file.size()), '\0');
@@ -110,7 +104,8 @@ DataTokenizer::DataTokenizer(const std::string& given, const ModelFolder* from, 
     : model_(model.name),
       vocabulary_(model.vocabulary),
       kind_(is_causal(model.family) ? SampleKind::NextToken : SampleKind::MaskedPairs),
-      path_(tokenizer_path(given, from)) {
+      // --tokenizer wins: a model may be trained further with another one.
+      path_(given.empty() && from != nullptr ? tokenizer_of_folder(from->path()) : given) {
   if (path_.empty() && from != nullptr) {
     if (is_checkpoint(from->path())) {
       // No error yet: if --data is tokens too, no tokenizer is needed. sample_options() knows.
@@ -140,10 +135,9 @@ TokenOptions DataTokenizer::token_options() const {
 
 SampleOptions DataTokenizer::sample_options(bool is_plain_text) const {
   SampleOptions options{.kind = kind_, .is_plain_text = is_plain_text};
-  if (is_plain_text && !unknown_.empty())
-    reject("--data is text, but {}; give --tokenizer FILE, or --tokenizer bytes", unknown_);
   // Tokens of a file are compared with the vocabulary when it is opened.
-  if (is_plain_text) {  // Other data: ids are already checked
+  if (is_plain_text) {
+    if (!unknown_.empty()) reject("--data is text, but {}; give --tokenizer FILE, or --tokenizer bytes", unknown_);
     if (vocabulary_ >= vocabulary_needed(kind_)) return options;
     reject("model {} has a vocabulary of {}; the data's tokens need {}", model_, vocabulary_, vocabulary_needed(kind_));
   }
