@@ -320,13 +320,6 @@ void plan_by_profile(Job& job) {
   }
 }
 
-/// Counts gradients, both uses of a tied matrix, and blocks of canonical reduction.
-std::int64_t memory_files(const JobShape& job, std::int64_t groups) {
-  constexpr std::int64_t kBlocks = 8;
-  const auto replicas = static_cast<std::int64_t>(job.run.schedule.placement.num_replicas());
-  return groups * (job.canonical ? 2 + kBlocks * replicas : 2);
-}
-
 }  // namespace
 
 Job resolve_model(const TrainOptions& options) {
@@ -504,21 +497,22 @@ Job prepare_job(Job shape) {
 
 std::int64_t descriptors_needed(const JobShape& job, const TrainOptions& options) {
   constexpr std::int64_t kOwn = 20;  // Standard streams, launcher channels, open files
+  constexpr std::int64_t kBlocks = 8;
   const std::int64_t ranks = job.num_ranks();
   const RankGroups groups = job.rank_groups();
+  // Of a parameter group on a rank: gradients, both uses of a tied matrix, and blocks of canonical reduction
+  const auto replicas = static_cast<std::int64_t>(job.run.schedule.placement.num_replicas());
+  const std::int64_t files = job.canonical ? 2 + kBlocks * replicas : 2;
   std::vector<std::int64_t> held(static_cast<std::size_t>(ranks), 0);  // [rank]: parameter groups
   for (const auto& group : groups) {
     for (const RankId rank : group) ++held[rank.index()];
   }
-  std::int64_t files = 0;
-  std::int64_t most = 0;
-  for (const std::int64_t count : held) {
-    files += memory_files(job, count);
-    most = std::max(most, memory_files(job, count));
-  }
   const std::int64_t flights = options.flight_folder().empty() ? 0 : 1;  // a file for each rank
-  if (options.device.transport == TransportKind::Threads || ranks == 1) return kOwn + files + flights * ranks;
-  return kOwn + flights + std::max(ranks, most + gloo_descriptors(ranks, groups, communicating_pairs(job, options)));
+  if (options.device.transport == TransportKind::Threads || ranks == 1)
+    return kOwn + files * std::accumulate(held.begin(), held.end(), std::int64_t{0}) + flights * ranks;
+  return kOwn + flights +
+         std::max(ranks,
+                  files * std::ranges::max(held) + gloo_descriptors(ranks, groups, communicating_pairs(job, options)));
 }
 
 }  // namespace chimera
