@@ -97,20 +97,19 @@ MachineProfile usual_gpus() { return read_machine(machine_file("h100-80gb")); }
 
 /// Sets the profile for partitions and the choice of a schedule.
 void set_profile(TrainOptions& options, const std::string& machine, const std::string& network) {
+  if (machine == "-" || (machine.empty() && !uses_gpu(options))) return;  // Standard input is read only once
   ScheduleOptions& schedule = options.schedule;
-  if (machine == "-" || (machine.empty() && !uses_gpu(options))) return;
-  if (!machine.empty()) {
-    MachineProfile profile = read_machine(machine_file(machine));
+  try {
+    MachineProfile profile = machine.empty() ? usual_gpus() : read_machine(machine_file(machine));
+    if (machine.empty()) {
+      schedule.assumed_bytes = std::exchange(profile.memory_bytes, 0);  // The memory of the job's GPUs is unknown
+      profile.reserved = {};
+    }
     if (!network.empty()) set_network(profile, network);
     schedule.profile = std::make_shared<const MachineProfile>(std::move(profile));
-    return;
-  }
-  try {
-    MachineProfile usual = usual_gpus();
-    schedule.assumed_bytes = std::exchange(usual.memory_bytes, 0);  // The memory of the job's GPUs is unknown
-    usual.reserved = {};
-    schedule.profile = std::make_shared<const MachineProfile>(std::move(usual));
-  } catch (const ConfigError&) {  // The program was copied without its data
+    if (!uses_gpu(options)) options.planned.profile = machine_file(machine);
+  } catch (const ConfigError&) {
+    if (!machine.empty()) throw;  // Else the program was copied without its data
   }
 }
 
@@ -141,7 +140,8 @@ TrainOptions resolve(const TrainCommandLine& flags, const Invocation& invocation
   options.resume.is_checked = invocation.rank.has_value();
   options.checkpoint.keeps_last = flags.has("--keep");
   options.checkpoint.keeps_every = flags.has("--keep-every");
-  options.output.reports = !invocation.rank && (!invocation.place || invocation.place->rank == 0);
+  const bool is_first = !invocation.place || invocation.place->rank == 0;
+  options.output.reports = !invocation.rank && is_first;
   options.recovery.is_restart = is_restart();
   if (!invocation.rank && invocation.place) options.device.launcher = to_text(invocation.place->launcher);
   options.device.is_supervised = invocation.rank || remote_job(invocation);
@@ -153,11 +153,8 @@ TrainOptions resolve(const TrainCommandLine& flags, const Invocation& invocation
   choose_usual_rates(options);
   options.output.files_read = {flags.config, flags.planner.machine};
   set_profile(options, flags.planner.machine, flags.planner.network);
-  if (!uses_gpu(options) && !flags.planner.machine.empty() && flags.planner.machine != "-")  // Input is read only once
-    options.planned.profile = machine_file(flags.planner.machine);
   options.planned.is_planned = flags.has("--plan") || flags.has(kPlannedStepFlag);
-  options.planned.is_compared =
-      invocation.rank ? invocation.rank->rank == 0 : !invocation.place || invocation.place->rank == 0;
+  options.planned.is_compared = invocation.rank ? invocation.rank->rank == 0 : is_first;
   if (names_schedule_file(options.schedule.name)) {
     options.schedule.given = given_schedule(flags, invocation);
     options.schedule.file = std::exchange(options.schedule.name, kDefaultSchedule);
