@@ -9,7 +9,10 @@
 #include <sstream>
 
 #include "answers/plan_answer.h"
+#include "bench/contest.h"
+#include "bench/random_letters.h"
 #include "commands.h"
+#include "core/console.h"
 #include "core/counted.h"
 #include "core/files.h"
 #include "core/reject.h"
@@ -21,7 +24,7 @@
 #include "help.h"
 #include "launch/local/gpu_cores.h"
 #include "model_config/parameters.h"
-#include "plan_run.h"
+#include "program.h"
 #include "progress_line.h"
 #include "simulate/costs_json.h"
 
@@ -80,14 +83,24 @@ TrainFlags all_flags(const PlanArguments& options, const PlanProblem& problem, c
   return flags;
 }
 
+/// Trains with each of the best plans for a few steps, because their predicted times may differ by less than the error
+/// of the prediction. The runs alternate, so that a change of the machine's speed affects all of them.
 void measure(const PlanArguments& options, PlanAnalysis& report) {
-  std::vector<std::vector<std::string>> runs;
-  for (std::size_t i = 0; i < report.candidates.size() && runs.size() < static_cast<std::size_t>(options.run); ++i)
+  if (options.run == 0) return;
+  const TemporaryFolder folder;
+  // Step times do not depend on the letters, only on their number.
+  std::string text = options.data;
+  if (text.empty()) write_random_letters(text = folder.file("text.txt"));
+  std::vector<Contender> runs;
+  for (std::size_t i = 0; i < report.candidates.size() && runs.size() < static_cast<std::size_t>(options.run); ++i) {
     // The table is sorted by predicted time, so that these are the best.
-    runs.push_back(to_words(all_flags(options, report.problem, report.candidates[i].ranked.candidate)));
-  if (runs.empty()) return;
-  const std::vector<double> seconds = measured_steps(runs, options.data);
-  for (std::size_t i = 0; i < seconds.size(); ++i) report.candidates[i].measured_seconds = seconds[i];
+    auto words = to_words(all_flags(options, report.problem, report.candidates[i].ranked.candidate));
+    words.insert(words.end(), {"--data", text, "--steps", "8"});
+    runs.push_back({fmt::format("run {}", i + 1), training_command(words)});
+  }
+  const auto scores = run_contest(runs, {.rounds = 3}, [](const auto& line) { messages().write(line); });
+  for (std::size_t i = 0; i < scores.size(); ++i)
+    report.candidates[i].measured_seconds = spread_of(scores[i].step_seconds).median;
 }
 
 std::string print_plan(const PlanAnalysis& report, Format format) {

@@ -232,6 +232,10 @@ std::string shell_command(const std::vector<std::string>& words) {
   return words.empty() ? "chimera" : "chimera " + shell_words(words);
 }
 
+std::string training_command(const std::vector<std::string>& words) {
+  return fmt::format("{} train {} --metrics \"$CHIMERA_METRICS\"", shell_word(own_executable()), shell_words(words));
+}
+
 std::string shipped_file(const std::string& name) {
   namespace fs = std::filesystem;
   // Candidates, in this order: an installed program (PREFIX/bin, with data in PREFIX/share/chimera), a program in a

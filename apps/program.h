@@ -23,6 +23,9 @@ struct CommandResult {
 /// Returns `chimera` and the words as one line that a user can paste into a shell.
 [[nodiscard]] std::string shell_command(const std::vector<std::string>& words);
 
+/// Returns the line of a shell that trains with the flags `words`, for Contender::command (bench/contest.h).
+[[nodiscard]] std::string training_command(const std::vector<std::string>& words);
+
 /// Returns the path of a file that comes with chimera, such as `machines/p100-aries.json`: in the installation, or in
 /// the source tree. Throws ConfigError if it is missing.
 [[nodiscard]] std::string shipped_file(const std::string& name);

@@ -540,9 +540,7 @@ TrainOptions train_options(const std::vector<std::string>& words) {
 
 Contender training_contender(const std::string& name, const Words& words) {
   (void)prepare_job(train_options(words));
-  std::string command = shell_word(own_executable()) + " train";
-  for (const std::string& word : words) command += " " + shell_word(word);
-  return {name, command + " --metrics \"$CHIMERA_METRICS\""};
+  return {name, training_command(words)};
 }
 
 void add_train(CLI::App& program, const Invocation& invocation, int& exit_code) {

@@ -54,8 +54,8 @@ struct TrainCommandLine {
   [[nodiscard]] TrainFlags planned_flags(PlanOptions restrictions) const;
 };
 
-// `chimera bench` and `chimera plan --run` compare the speed of several runs of `chimera train`; each is a Contender
-// (bench/contest.h). Both check the flags of all runs before the first run starts. train.cc has these functions.
+// `chimera bench` compares the speed of several runs of `chimera train`; each is a Contender (bench/contest.h). It
+// checks the flags of all runs before the first run starts. train.cc has these functions.
 
 /// Returns the options that `chimera train` reads from `words`: flags and their values, without `chimera train`. Reads
 /// the file of --config, if given. Throws ConfigError if the command would reject the flags.

@@ -53,10 +53,7 @@ void let_waiting_threads_sleep() { ::setenv("OMP_WAIT_POLICY", "passive", /*over
 bool needs_training_half(const std::vector<std::string>& arguments) {
   if (arguments.empty()) return false;
   const auto is_first = [&](const CommandName& command) { return arguments.front() == command.name; };
-  if (arguments.front() == kReference || std::ranges::any_of(kTrainingCommands, is_first)) return true;
-  // `plan` needs LibTorch only to train its best candidates.
-  const auto is_run = [](const std::string& word) { return word == "--run" || word.starts_with("--run="); };
-  return arguments.front() == "plan" && std::ranges::any_of(arguments, is_run);
+  return arguments.front() == kReference || std::ranges::any_of(kTrainingCommands, is_first);
 }
 
 void list_training_commands(CLI::App& program, const Invocation&, int&) {

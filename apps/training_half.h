@@ -13,7 +13,7 @@
 
 namespace chimera::apps {
 
-/// Returns whether a command line needs LibTorch: kTrainingCommands (commands.h), `plan --run`, and `reference`.
+/// Returns whether a command line needs LibTorch: kTrainingCommands (commands.h) and `reference`.
 /// `arguments` do not include the name of the program.
 [[nodiscard]] bool needs_training_half(const std::vector<std::string>& arguments);
 
