@@ -10,16 +10,6 @@
 #include "flags/values.h"
 
 namespace chimera::apps {
-namespace {
-
-void take_argument(ScheduleRequest& schedule) {
-  const std::string name = schedule.name;
-  // An existing file may have any name. A name of a schedule without such a file is generated.
-  if (path_exists(name)) schedule.file = std::exchange(schedule.name, "");
-  take_file(schedule, name);
-}
-
-}  // namespace
 
 void add_check(CLI::App& program, const Invocation&, int& exit_code) {
   auto* command = program.add_subcommand("check", "Validate a schedule and prove its program free of deadlock");
@@ -47,7 +37,9 @@ void add_check(CLI::App& program, const Invocation&, int& exit_code) {
   command->callback([options, &exit_code] {
     // A schedule may come from standard input, and waiting for it would hide the error.
     (void)options->request.limits.limits();  // reject bad flags before reading
-    take_argument(options->request.schedule);
+    ScheduleRequest& schedule = options->request.schedule;
+    // An existing file may have any name. A name of a schedule without such a file is generated.
+    if (path_exists(schedule.name)) schedule.file = std::exchange(schedule.name, "");
     const CheckResult report = answer(options->request);
     write_output("", options->format == Format::Json ? check_json(report) : check_text(report));
     exit_code = static_cast<int>(report.is_valid() ? ExitCode::Success : ExitCode::No);

@@ -18,9 +18,7 @@ struct ScheduleArguments : RequestArguments<DrawRequest> {
   bool communication = false;
 };
 
-std::string print_schedule(ScheduleArguments& options) {
-  ScheduleRequest& schedule = options.request.schedule;
-  take_file(schedule, "schedule: " + schedule.name);
+std::string print_schedule(const ScheduleArguments& options) {
   const Drawing drawing = answer(options.request);
   // Files hold the schedule, pictures its slots.
   if (options.format == Format::Json) return to_json(drawing.schedules.front());

@@ -33,7 +33,6 @@ void write_schedule(const std::string& path, const Schedule& schedule) {
 std::string print_search(SearchArguments& options) {
   SearchRequest& request = options.request;
   request.start.shape = request.shape;
-  if (!request.start.name.empty()) take_file(request.start, "search: " + request.start.name);
   constexpr double kSecondsBetween = 5;  // progress lines
   const auto progress = [next = kSecondsBetween](const SearchProgress& now) mutable {
     if (now.seconds < next) return;

@@ -17,10 +17,9 @@ struct SimulateArguments : RequestArguments<SimulateRequest> {
   ColorChoice color = ColorChoice::Auto;
 };
 
-std::string print_simulation(SimulateArguments& options) {
-  ScheduleRequest& schedule = options.request.schedule;
+std::string print_simulation(const SimulateArguments& options) {
+  const ScheduleRequest& schedule = options.request.schedule;
   if (schedule.name.empty() == schedule.file.empty()) reject("simulate: give the NAME of a schedule, or --file FILE");
-  take_file(schedule, "simulate: " + (schedule.name.empty() ? "--file" : schedule.name));
   const Simulation simulation = answer(options.request);
   print_notes(simulation.notes);
   if (options.format == Format::Json) return simulation_json(simulation);

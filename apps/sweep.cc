@@ -14,6 +14,7 @@
 #include <set>
 #include <sstream>
 
+#include "answers/schedule_request.h"
 #include "answers/sweep_answer.h"
 #include "commands.h"
 #include "core/console.h"

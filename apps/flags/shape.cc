@@ -9,16 +9,9 @@
 #include "core/error.h"
 #include "core/files.h"
 #include "core/shell_words.h"
-#include "flags/outputs.h"
 #include "schedule/schedule_csv.h"
 
 namespace chimera::apps {
-
-void take_file(ScheduleRequest& schedule, const std::string& what) {
-  if (names_schedule_file(schedule.name)) schedule.file = std::exchange(schedule.name, "");
-  // A file has a shape of its own, which flags cannot change.
-  if (!schedule.file.empty()) schedule.shape.require_absent(what);
-}
 
 void print_notes(const std::vector<std::string>& notes) {
   for (const std::string& note : notes) print_message(note);

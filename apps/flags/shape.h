@@ -3,14 +3,12 @@
 // The schedule files of a command line. A file is read from the path of the NAME argument, or from standard input for
 // `-`.
 
-#include "answers/schedule_request.h"
+#include <string>
+#include <vector>
+
 #include "schedule/schedule.h"
 
 namespace chimera::apps {
-
-/// If the name of the schedule names a file (names_schedule_file()), moves it to ScheduleRequest::file. Throws
-/// ConfigError if the request has a file and shape flags too; `what` begins the message.
-void take_file(ScheduleRequest& schedule, const std::string& what);
 
 /// Reads a schedule file, or standard input for `-`, without validation. Prints a note on standard error if it ignores
 /// a part of the file. Throws ConfigError if the file cannot be opened or parsed.

@@ -63,10 +63,13 @@ void ScheduleRequest::visit_with(Door& door) {
             });
 }
 
+std::string ScheduleRequest::path() const { return file.empty() && load && names_schedule_file(name) ? name : file; }
+
 Schedule ScheduleRequest::make(const MakeSchedule& make) const {
   if (!is_named()) {
-    shape.require_absent(text ? "the text of the schedule" : file);
-    Schedule schedule = text ? schedule_from_text(*text, "schedule").schedule : load(file);
+    // A file has a shape of its own, which fields cannot change.
+    shape.require_absent(text ? "the text of the schedule" : path());
+    Schedule schedule = text ? schedule_from_text(*text, "schedule").schedule : load(path());
     require_few(static_cast<double>(num_ops(schedule)));
     return schedule;
   }

@@ -18,8 +18,8 @@ inline constexpr std::int64_t kMaxPlaygroundOps = 1'000'000;
 
 /// A schedule: the `text` of a file if there is one, else a `file`, else a `name` and a `shape`.
 struct ScheduleRequest {
-  std::string name;
-  std::string file;                      // path that `load` reads
+  std::string name;                      // the path of a file, too, if `load` is set (names_schedule_file())
+  std::string file;                      // path of a file with any name
   std::optional<std::string> text = {};  // JSON or CSV
   ShapeRequest shape;
   std::vector<std::string> with = {};  // names or files of schedules to draw next to this one
@@ -40,7 +40,9 @@ struct ScheduleRequest {
   [[nodiscard]] Schedule make_valid(const MakeSchedule& make = generate_or_suggest,
                                     const PairRequest& pairs = {}) const;
   /// Returns whether the schedule has a name rather than a file or text.
-  [[nodiscard]] bool is_named() const { return !text && file.empty(); }
+  [[nodiscard]] bool is_named() const { return !text && path().empty(); }
+  /// Returns the path of the file that `load` reads; empty if there is none.
+  [[nodiscard]] std::string path() const;
   /// Returns the schedules of `with`. A named one gets as many stages and micro-batches as `first`, and the given
   /// parameters that apply to it.
   [[nodiscard]] std::vector<Schedule> others(const Schedule& first, const MakeSchedule& make) const;

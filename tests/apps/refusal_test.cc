@@ -81,7 +81,7 @@ TEST(RefusalTest, MissingAndSurplusWords) {
 TEST(RefusalTest, FlagsThatDoNotApply) {
   expect_refusals({
       {"schedule gpipe --stages 4 --micro-batches 4 --pipelines 2", {"--pipelines does not apply to gpipe"}},
-      {"simulate --file schedule.json --stages 4", {"--file has a shape already", "--stages"}},
+      {"simulate --file schedule.json --stages 4", {"schedule.json has a shape already", "--stages"}},
       {simulate_with("--input-gradient 1"), {"--input-gradient and --weight-gradient come together"}},
       {simulate_with("--backward 2 --input-gradient 1 --weight-gradient 1"), {"not both"}},
       {simulate_with("--data-parallel 2"), {"--data-parallel changes all-reduces and shared cores alone"}},
