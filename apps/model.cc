@@ -6,6 +6,7 @@
 #include "flags/flag_door.h"
 #include "flags/outputs.h"
 #include "flags/plan.h"
+#include "flags/shape.h"
 #include "flags/values.h"
 #include "generate/registry.h"
 #include "help.h"
@@ -43,6 +44,7 @@ void add_model(CLI::App& program, const Invocation&, int&) {
                      ->required(),
                  preset_names());
   options->request.find = find_model_or_run;
+  options->request.schedule.load = read_schedule;
   add_flags(*command, options->request);
   // The flags are those of the request (answers/), which knows nothing of completions on a command line.
   complete_names(command->get_option("--schedule"), schedule_names());

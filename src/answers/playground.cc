@@ -159,7 +159,6 @@ Json candidate_to_open(const PlanProblem& problem, Predictor& predictor, const C
 /// Returns the stages of a partitioned model, their costs, and the FLOPs and memory of each worker.
 Json answer_model(const JsonValue& json) {
   auto request = read_request<ModelRequest>(json, {"do"});
-  request.schedule.most_ops = kMaxPlaygroundOps;
   // The page always shows workers.
   if (request.schedule.name.empty() && request.schedule.is_named()) request.schedule.name = kPlainSchedule;
   const ModelAnswer found = answer(request);
@@ -181,7 +180,6 @@ Json answer_model(const JsonValue& json) {
 /// Progress (playground.h).
 Json answer_search(const JsonValue& json, const Progress& progress) {
   auto request = read_request<SearchRequest>(json, {"do"});
-  request.start.most_ops = kMaxPlaygroundOps;
   // People wait for the answer, so a search takes a second unless they ask for more.
   request.usual_seconds = 1;
   const SearchAnswer found = answer(request, reporter(progress));

@@ -27,11 +27,8 @@
 namespace chimera::playground {
 namespace {
 
-template <class Request>
-Request requested(const JsonValue& json) {
-  auto request = read_request<Request>(json, {"do", "view", "format"});
-  request.schedule.most_ops = kMaxPlaygroundOps;
-  return request;
+SimulateRequest requested(const JsonValue& json) {
+  return read_request<SimulateRequest>(json, {"do", "view", "format"});
 }
 
 bool can_be_drawn(const CheckResult& report) {
@@ -107,7 +104,7 @@ PartialRun run_as_far_as_possible(const Schedule& schedule, const CostModel& cos
 }
 
 Simulation simulated(const JsonValue& json) {
-  Simulation simulation = answer(requested<SimulateRequest>(json));
+  Simulation simulation = answer(requested(json));
   for (const Panel& panel : simulation.panels) {
     // Also false for NaN.
     if (!(panel.timeline.makespan < 1e30)) reject("the makespan is too large for a picture; use a larger unit");
@@ -117,7 +114,7 @@ Simulation simulated(const JsonValue& json) {
 
 /// Ignores the fields about costs.
 Drawing drawn(const JsonValue& json) {
-  const auto request = requested<SimulateRequest>(json);
+  const SimulateRequest request = requested(json);
   // Without lost workers, data_parallel is a cost of all-reduces, and no number of groups to draw.
   const bool is_healthy = !request.lost.is_given();
   return answer(
@@ -196,7 +193,6 @@ Json answer_check(const JsonValue& json) {
   // Only for the times of the picture; the checks do not need them.
   costs.visit(door);
   door.finish();
-  request.schedule.most_ops = kMaxPlaygroundOps;
   CheckResult report = answer(request);
   Json answer = {{"report", read_json(check_json(report))},
                  {"excerpts", counter_examples(report)},
@@ -234,9 +230,7 @@ Json answer_sweep(const JsonValue& request) {
 }
 
 Json answer_read(const JsonValue& request) {
-  auto schedule = read_request<ScheduleRequest>(request.field("schedule"), {});
-  schedule.most_ops = kMaxPlaygroundOps;
-  return {{"text", to_json(schedule.make())}};
+  return {{"text", to_json(read_request<ScheduleRequest>(request.field("schedule"), {}).make())}};
 }
 
 Json answer_export(const JsonValue& request) { return {{"text", file_of(request.text("format"), request)}}; }

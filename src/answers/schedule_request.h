@@ -4,17 +4,12 @@
 // lost and slow workers, whose ops, or a part of them, move to other workers that hold the same stages
 // (search/follow.h).
 
-#include <limits>
-
 #include "answers/cost_request.h"
 #include "answers/shape_request.h"
 #include "schedule/schedule.h"
 #include "search/follow.h"
 
 namespace chimera {
-
-/// ScheduleRequest::most_ops of the playground.
-inline constexpr std::int64_t kMaxPlaygroundOps = 1'000'000;
 
 /// A schedule: the `text` of a file if there is one, else a `file`, else a `name` and a `shape`.
 struct ScheduleRequest {
@@ -25,14 +20,13 @@ struct ScheduleRequest {
   std::vector<std::string> with = {};  // names or files of schedules to draw next to this one
   /// Reads a schedule file. Null if requests cannot name files, as in the playground.
   std::function<Schedule(const std::string& path)> load = nullptr;
-  std::int64_t most_ops = std::numeric_limits<std::int64_t>::max();  // maximum number of ops; the playground sets it
 
   /// Visits name, text and shape.
   void visit(Door& door);
   /// Visits `with`.
   void visit_with(Door& door);
   /// Returns the schedule. Does not validate a text. `make` generates a named schedule. Throws ConfigError if the name,
-  /// shape or text is invalid, or for more than `most_ops` ops.
+  /// shape or text is invalid, or as require_few() does.
   [[nodiscard]] Schedule make(const MakeSchedule& make = generate_or_suggest) const;
   /// Returns make(), after validation: throws ScheduleError with the first violation if check() rejects a text (a file
   /// is left to `load`). Applies `pairs` to the schedule of a file or text; `make` applies them to a named one, as
@@ -46,7 +40,7 @@ struct ScheduleRequest {
   /// Returns the schedules of `with`. A named one gets as many stages and micro-batches as `first`, and the given
   /// parameters that apply to it.
   [[nodiscard]] std::vector<Schedule> others(const Schedule& first, const MakeSchedule& make) const;
-  /// Throws ConfigError for more than `most_ops` ops.
+  /// Throws ConfigError for more ops than the playground can hold, unless `load` is set.
   void require_few(double ops) const;
 };
 
