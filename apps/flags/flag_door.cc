@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "core/files.h"
 #include "flags/values.h"
 #include "help.h"
 
@@ -32,7 +33,8 @@ void FlagDoor::text(const Field& field, const Take& take) {
 }
 
 void FlagDoor::document(const Field& field, Document& document) {
-  add_path(app_, field.flag_name(), document.source, field.meaning);
+  const auto read = [&document](const std::string& path) { document = {path, read_whole(path)}; };
+  add_text(app_, field.flag_name(), read, "FILE", field.meaning);
 }
 
 }  // namespace chimera::apps

@@ -101,8 +101,7 @@ void CostRequest::visit(Door& door, FieldValues counts) {
 
 CostModel CostRequest::costs_of(const Schedule& schedule, std::int64_t steps) const {
   if (file.is_given()) require_no_costs_beside_file();
-  CostModel costs =
-      file.is_given() ? costs_from_json(file.read(), file.source, schedule.stages) : given_costs(schedule);
+  CostModel costs = file.is_given() ? costs_from_json(file.text, file.source, schedule.stages) : given_costs(schedule);
   require_count(costs.workers, schedule, std::ssize(schedule.workers), "workers");
   require_count(costs.micro_batches, schedule, schedule.micro_batches / steps, "micro_batches");
   if (slice_lengths) costs.slices.bounds = bounds_of(*slice_lengths, schedule.slices);
@@ -110,7 +109,7 @@ CostModel CostRequest::costs_of(const Schedule& schedule, std::int64_t steps) co
     if (latency) reject("--latency: --links gives it already; give one of the two");
     // A cost file may hold the bytes of messages, which betas of --links need.
     if (!costs.links) costs.links.emplace();
-    costs.links->matrix = links_from_text(links.read(), links.source);
+    costs.links->matrix = links_from_text(links.text, links.source);
     if (costs.links->matrix->needs_bytes() && costs.links->bytes.empty())
       reject("--links: betas need the bytes of messages; say them in --costs FILE (links: bytes)");
   }

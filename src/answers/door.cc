@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "core/files.h"
 #include "core/limits.h"
 #include "core/mapped.h"
 #include "core/reject.h"
@@ -36,15 +35,6 @@ std::string Field::flag_name() const {
 void Field::check(std::int64_t number) const {
   if (most > 0) return require_between(flag_name(), number, least, most);
   if (number < least) reject("{}: {} is not {} or more", flag_name(), number, least);
-}
-
-std::string Document::read() const {
-  // Standard input can be read once, but several documents may name it.
-  static std::string input;
-  if (text) return *text;
-  if (source != "-") return read_whole(source);
-  if (input.empty()) input = read_whole(source);
-  return input;
 }
 
 void JsonDoor::text(const Field& field, const Take& take) {

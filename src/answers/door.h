@@ -36,11 +36,9 @@ struct Field {
 /// The text of a file.
 struct Document {
   std::string source;  // path or, if a door has only the text, the name of the field; empty: not given
-  std::optional<std::string> text = {};
+  std::string text = {};
 
   [[nodiscard]] bool is_given() const { return !source.empty(); }
-  /// Returns the text, if necessary from the file `source`. Standard input is read once for all documents.
-  [[nodiscard]] std::string read() const;
 };
 
 /// Parses the value of a field: a number within the limits of the field, numbers separated by commas, `true` or
@@ -92,8 +90,7 @@ class Door {
   /// Calls `take` with the text of the value if the field is given. Several words (Field::entries) and the numbers of a
   /// JSON list are joined by commas.
   virtual void text(const Field& field, const Take& take) = 0;
-  /// Sets `document` to the file whose path the flag gives, or to the text that the JSON field holds. A file is read
-  /// later (Document::read()).
+  /// Sets `document` to the file whose path the flag gives, or to the text that the JSON field holds.
   virtual void document(const Field& field, Document& document) = 0;
   /// Visits fields that are an object of their own in JSON, called `name`. On the command line, the fields of object()
   /// are flags like all others, and those of object_without_flags() do not exist.
