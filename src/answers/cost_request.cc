@@ -6,7 +6,6 @@
 
 #include <algorithm>
 
-#include "core/mapped.h"
 #include "core/reject.h"
 #include "passes/pair_neighbors.h"
 #include "simulate/costs_json.h"
@@ -55,10 +54,6 @@ std::vector<double> bounds_of(std::vector<double> lengths, std::int64_t slices) 
 }
 
 }  // namespace
-
-std::vector<std::string> time_columns() {
-  return mapped(kTimes, [](const TimeField& field) { return std::string(field.name); });
-}
 
 void CostRequest::visit(Door& door, FieldValues counts) {
   const bool takes_lists = counts == FieldValues::Lists;

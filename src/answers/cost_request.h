@@ -78,9 +78,6 @@ struct CostRequest {
   void require_no_costs_beside_file() const;
 };
 
-/// Returns the names of the times that may be lists, such as `latency`.
-[[nodiscard]] std::vector<std::string> time_columns();
-
 /// Parses --slice-lengths: empty for `balanced`, one 1 for `equal`, else the tokens of each slice. Throws ConfigError
 /// for other texts and for lengths of 0.
 [[nodiscard]] std::vector<double> parse_slice_lengths(const std::string& text);

@@ -94,9 +94,12 @@ void ShapeRequest::visit(Door& door, FieldValues counts) {
   });
 }
 
-std::vector<PipelineShape> ShapeRequest::combinations() const {
-  if (stages_list.empty()) reject("--stages is missing; give D, or a list such as 4,8,16");
-  if (micro_batches_list.empty()) reject("--micro-batches is missing; give N, or a list such as D,2D,4D");
+const AxisValues& ShapeRequest::values_of(Axis axis) const {
+  return *std::ranges::find(axes, axis, [](const AxisValues& each) { return each.axis->axis; });
+}
+
+std::vector<PipelineShape> ShapeRequest::listed_counts() const {
+  require_counts("sweep");
   std::vector<PipelineShape> shapes;
   const auto require_few = [](std::size_t count) {
     if (count > kMaxListed) reject("the lists name more than {} shapes; list fewer", kMaxListed);
@@ -109,31 +112,17 @@ std::vector<PipelineShape> ShapeRequest::combinations() const {
       require_few(shapes.size());
     }
   }
+  std::size_t count = shapes.size();
   for (const AxisValues& given : axes) {
-    if (!given.is_given()) continue;
-    // Before the shapes are made, because each list multiplies them.
-    require_few(shapes.size() * given.values.size());
-    std::vector<PipelineShape> varied;
-    for (const PipelineShape& each : shapes) {
-      for (const std::int64_t value : given.values) given.axis->set(varied.emplace_back(each), value);
-    }
-    shapes = std::move(varied);
+    if (given.is_given()) count *= given.values.size();
+    require_few(count);
   }
   return shapes;
 }
 
-std::optional<PipelineShape> ShapeRequest::applicable_shape(const Generator& generator,
-                                                            const PipelineShape& one) const {
-  PipelineShape asked = default_shape(generator, one.stages, one.micro_batches);
-  for (const AxisValues& given : axes) {
-    if (!given.is_given()) continue;
-    if (find_axis(generator, given.axis->axis) != nullptr) {
-      given.axis->set(asked, given.axis->get(one));
-    } else if (given.axis->get(one) != given.values.front()) {
-      return std::nullopt;
-    }
-  }
-  return asked;
+std::vector<PipelineShape> ShapeRequest::listed_shapes(const Generator& generator, const PipelineShape& counts) const {
+  return varied_shapes(generator, default_shape(generator, counts.stages, counts.micro_batches),
+                       [&](const SupportedAxis& taken, const PipelineShape&) { return values_of(taken.axis).values; });
 }
 
 bool ShapeRequest::is_given() const {
@@ -141,10 +130,8 @@ bool ShapeRequest::is_given() const {
 }
 
 void ShapeRequest::require_counts(const std::string& what) const {
-  if (stages_list.empty()) throw ConfigError(what + ": --stages is missing; give D, the workers of one pipeline");
-  if (micro_batches_list.empty()) {
-    throw ConfigError(what + ": --micro-batches is missing; give N, the micro-batches of one step");
-  }
+  if (stages_list.empty()) reject("{}: --stages is missing; give D, the workers of one pipeline", what);
+  if (micro_batches_list.empty()) reject("{}: --micro-batches is missing; give N, the micro-batches of one step", what);
 }
 
 PipelineShape ShapeRequest::shape_for(const Generator& generator,
@@ -171,8 +158,7 @@ PipelineShape ShapeRequest::with_given_values(PipelineShape usual) const {
 std::vector<PipelineShape> ShapeRequest::variants(const Generator& generator, const PipelineShape& asked,
                                                   VariedParameters tried) const {
   return varied_shapes(generator, asked, [&](const SupportedAxis& taken, const PipelineShape& one) {
-    const auto given = std::ranges::find(axes, taken.axis, [](const AxisValues& each) { return each.axis->axis; });
-    const bool varies = !given->is_given() && (tried == VariedParameters::All || taken.by_costs);
+    const bool varies = !values_of(taken.axis).is_given() && (tried == VariedParameters::All || taken.by_costs);
     return varies ? taken.planned(one) : std::vector<std::int64_t>();
   });
 }

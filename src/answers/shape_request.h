@@ -10,7 +10,7 @@
 //   options of a run (train)                                  shape_for()
 //   schedules next to another one (--with)                    shape_next_to()
 //   a placement without a generator (search --placement)      with_given_values()
-//   lists (sweep)                                             combinations() -> applicable_shape() -> variants()
+//   lists (sweep)                                             listed_counts() -> listed_shapes() -> variants()
 //   best parameters for given costs (fastest() in schedule_request.h)   variants()
 
 #include "answers/door.h"
@@ -51,17 +51,16 @@ struct ShapeRequest {
   void visit(Door& door, FieldValues counts = FieldValues::Single);
   /// Returns whether at least one of the fields is given.
   [[nodiscard]] bool is_given() const;
+  /// Returns the given values of a parameter.
+  [[nodiscard]] const AxisValues& values_of(Axis axis) const;
   /// Throws ConfigError if stages or micro-batches are missing. `what` starts the message.
   void require_counts(const std::string& what) const;
-  /// Returns all combinations of the listed values; D varies slowest, then N. Throws ConfigError if stages or
-  /// micro-batches are missing, or for more than 10,000 shapes (kMaxListed).
-  [[nodiscard]] std::vector<PipelineShape> combinations() const;
-  /// Converts `one`, an element of combinations(), to a shape of this generator, without the parameters that the
-  /// generator lacks. Elements that differ only in such a parameter would all give the same shape. So only the element
-  /// with the first value in the list of each such parameter is converted; for the others, the function returns
-  /// nullopt.
-  [[nodiscard]] std::optional<PipelineShape> applicable_shape(const Generator& generator,
-                                                              const PipelineShape& one) const;
+  /// Returns shapes with all combinations of the listed D and N; D varies slowest. Throws ConfigError if stages or
+  /// micro-batches are missing, or if the lists of all fields name more than 10,000 shapes (kMaxListed).
+  [[nodiscard]] std::vector<PipelineShape> listed_counts() const;
+  /// Returns shapes of this generator with D and N of `counts` and all combinations of the listed values of the
+  /// parameters that the generator has.
+  [[nodiscard]] std::vector<PipelineShape> listed_shapes(const Generator& generator, const PipelineShape& counts) const;
   /// Returns the shape of this generator with D, N and the given values; other parameters get the generator's defaults.
   /// `other_schedules` has the names of other schedules that the same request draws. Throws ConfigError if a given
   /// parameter applies neither to this generator nor to one of these schedules.

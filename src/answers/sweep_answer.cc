@@ -42,19 +42,21 @@ std::string changed_parameters(const Generator& generator, const PipelineShape& 
   return fmt::format("{}", fmt::join(flags, " "));
 }
 
-SweepCell count_cell(const char* column, std::int64_t count) {
-  return {.column = column, .text = std::to_string(count), .number = static_cast<double>(count)};
+SweepCell number_cell(const std::string& column, double value, bool is_condition = false) {
+  return {column, fmt::format("{:.10g}", value), true, is_condition, value};
 }
 
-bool is_condition(const SweepCell& cell) {
-  return cell.column == "stages" || cell.column == "micro_batches" || is_time(cell.column);
+/// Returns the column as words, for people.
+std::string words_of(std::string column) {
+  std::ranges::replace(column, '_', ' ');
+  return column;
 }
 
 std::string condition_of(const SweepRow& row) {
   // One text with all cells of the condition, as a key.
   std::string text;
   for (const SweepCell& cell : row.cells) {
-    if (is_condition(cell)) text += cell.text + ",";
+    if (cell.is_condition) text += cell.text + ",";
   }
   return text;
 }
@@ -74,13 +76,15 @@ class Sweeper {
     // Files have a D and N of their own, so that they need no --stages and --micro-batches.
     const bool has_only_files =
         std::ranges::all_of(names_, [&](const std::string& name) { return is_file(name); }) && !sweep_.shape.is_given();
-    for (const PipelineShape& lists : has_only_files ? std::vector{PipelineShape{}} : sweep_.shape.combinations()) {
+    for (const PipelineShape& counts : has_only_files ? std::vector{PipelineShape{}} : sweep_.shape.listed_counts()) {
       for (const CostRequest& costs : all_costs) {
         for (const std::string& name : names_) {
           if (is_file(name)) {
-            add_file(name, lists, costs);
+            add_file(name, counts, costs);
           } else {
-            add(find_generator(name), lists, costs);
+            const Generator& generator = find_generator(name);
+            for (const PipelineShape& shape : sweep_.shape.listed_shapes(generator, counts))
+              add(generator, shape, costs);
           }
         }
       }
@@ -124,14 +128,12 @@ class Sweeper {
     }
   }
 
-  void add(const Generator& generator, const PipelineShape& lists, const CostRequest& times) {
-    const auto asked = sweep_.shape.applicable_shape(generator, lists);
-    if (!asked) return;  // duplicate: differs only in a parameter that the schedule lacks
+  void add(const Generator& generator, const PipelineShape& asked, const CostRequest& times) {
     // The rows of one schedule at one condition: the best alone, or all for a Pareto front.
     std::vector<SweepRow> kept;
     std::string reason;
     for (const PipelineShape& shape :
-         sweep_.shape.variants(generator, *asked, tries_all() ? VariedParameters::All : VariedParameters::ByCosts)) {
+         sweep_.shape.variants(generator, asked, tries_all() ? VariedParameters::All : VariedParameters::ByCosts)) {
       // Refused shapes are left out. The first reason is reported if no shape is left.
       if (const auto refusal = generator.find_shape_error(shape)) {
         if (reason.empty()) reason = *refusal;
@@ -150,7 +152,7 @@ class Sweeper {
     result_.rows.insert(result_.rows.end(), kept.begin(), kept.end());
   }
 
-  void add_file(const std::string& path, const PipelineShape& lists, const CostRequest& times) {
+  void add_file(const std::string& path, const PipelineShape& counts, const CostRequest& times) {
     // Standard input can be read once, and a file need not be parsed for each condition.
     const auto [entry, is_new] = files_.try_emplace(path);
     if (is_new) entry->second = sweep_.load(path);
@@ -158,11 +160,7 @@ class Sweeper {
     const PipelineShape own = {
         .stages = static_cast<std::int64_t>(schedule.workers.size()),
         .micro_batches = std::llround(static_cast<double>(schedule.micro_batches) * schedule.micro_batch_scale)};
-    const auto is_first = [&](const AxisValues& given) {
-      return !given.is_given() || given.axis->get(lists) == given.values.front();
-    };
-    if (!std::ranges::all_of(sweep_.shape.axes, is_first)) return;  // duplicate
-    if (lists.stages != 0 && (lists.stages != own.stages || lists.micro_batches != own.micro_batches))
+    if (counts.stages != 0 && (counts.stages != own.stages || counts.micro_batches != own.micro_batches))
       return leave_out(path, fmt::format("has D = {} and N = {}", own.stages, own.micro_batches));
     std::string reason;
     auto row = try_row(path, nullptr, own, times, schedule, reason);
@@ -193,12 +191,10 @@ class Sweeper {
   [[nodiscard]] SweepRow row_of(const std::string& name, const Generator* generator, const PipelineShape& shape,
                                 const CostRequest& times, const Panel& panel) const {
     // Only sweeps over slices have a column for them, so that other tables keep their columns.
-    const bool has_slices = std::ranges::any_of(sweep_.shape.axes, [](const AxisValues& given) {
-      return given.axis->axis == Axis::Slices && given.is_given();
-    });
+    const bool has_slices = sweep_.shape.values_of(Axis::Slices).is_given();
     SweepRow row{.cells = {{.column = "schedule", .text = name, .is_number = false},
-                           count_cell("stages", shape.stages),
-                           count_cell("micro_batches", shape.micro_batches)},
+                           number_cell("stages", static_cast<double>(shape.stages), true),
+                           number_cell("micro_batches", static_cast<double>(shape.micro_batches), true)},
                  .parameters = generator == nullptr ? "" : changed_parameters(*generator, shape)};
     for (const ShapeAxis& axis : shape_axes()) {
       if (axis.axis == Axis::Slices && !has_slices) continue;
@@ -208,16 +204,13 @@ class Sweeper {
       cell.text = axis.text(shape);
       if (axis.is_number()) cell.number = static_cast<double>(axis.get(shape));
     }
-    const auto add_number = [&](const std::string& column, double value) {
-      row.cells.push_back({column, fmt::format("{:.10g}", value), true, value});
-    };
-    for (const TimeList& list : times.lists) add_number(list.column, *(times.*list.time));
-    add_number(kFirstFigure, panel.timeline.makespan);
-    add_number("bubble_ratio", panel.timeline.bubble_ratio);
-    add_number("lower_bound", panel.timeline.lower_bound);
-    add_number("inner_bubble", panel.timeline.inner_bubble);
-    add_number("peak_stage_units", panel.totals.peak_units);
-    add_number("weight_copies", panel.totals.weight_copies);
+    for (const TimeList& list : times.lists) row.cells.push_back(number_cell(list.column, *(times.*list.time), true));
+    row.cells.insert(row.cells.end(), {number_cell(kFirstFigure, panel.timeline.makespan),
+                                       number_cell("bubble_ratio", panel.timeline.bubble_ratio),
+                                       number_cell("lower_bound", panel.timeline.lower_bound),
+                                       number_cell("inner_bubble", panel.timeline.inner_bubble),
+                                       number_cell("peak_stage_units", panel.totals.peak_units),
+                                       number_cell("weight_copies", panel.totals.weight_copies)});
     return row;
   }
 
@@ -255,13 +248,22 @@ class Sweeper {
   bool has_pairs_ = false;
 };
 
-bool are_alternatives(const SweepRow& a, const SweepRow& b) {
-  return a.schedule() == b.schedule() && condition_of(a) == condition_of(b);
-}
-
-bool covers(const SweepRow& a, const SweepRow& b) {
-  return a.number(kFirstFigure) <= b.number(kFirstFigure) &&
-         a.number("peak_stage_units") <= b.number("peak_stage_units");
+/// Returns the rows that stay with SweepRequest::pareto.
+std::vector<SweepRow> pareto_fronts(const std::vector<SweepRow>& rows) {
+  const auto covers = [](const SweepRow& a, const SweepRow& b) {
+    return a.schedule() == b.schedule() && condition_of(a) == condition_of(b) &&
+           a.number(kFirstFigure) <= b.number(kFirstFigure) &&
+           a.number("peak_stage_units") <= b.number("peak_stage_units");
+  };
+  std::vector<SweepRow> fronts;
+  for (const SweepRow& row : rows) {
+    // The first of two equal rows stays.
+    const auto replaces = [&](const SweepRow& other) {
+      return &other != &row && covers(other, row) && (&other < &row || !covers(row, other));
+    };
+    if (std::ranges::none_of(rows, replaces)) fronts.push_back(row);
+  }
+  return fronts;
 }
 
 bool is_equal_in_all(const std::vector<SweepRow>& rows, const std::string& column) {
@@ -280,10 +282,8 @@ double percents_above_bound(const SweepRow& row) {
 /// Columns of the conditions whose values differ between rows.
 std::vector<std::string> listed_conditions(const std::vector<SweepRow>& rows) {
   std::vector<std::string> columns;
-  for (const SweepCell& cell : rows.front().inputs()) {
-    const bool is_shape = cell.column == "stages" || cell.column == "micro_batches";
-    // Times are listed only if the command line has several, but D and N are in every row.
-    if (is_time(cell.column) || (is_shape && !is_equal_in_all(rows, cell.column))) columns.push_back(cell.column);
+  for (const SweepCell& cell : rows.front().cells) {
+    if (cell.is_condition && !is_equal_in_all(rows, cell.column)) columns.push_back(cell.column);
   }
   return columns;
 }
@@ -293,10 +293,7 @@ std::string table_of(const std::vector<SweepRow>& rows) {
   // `sweep --train` adds the measured columns to all rows or to none.
   const bool is_trained = !rows.front().text(kMeasuredColumns.front()).empty();
   std::vector<std::string> head = {"schedule", "parameters"};
-  for (std::string column : conditions) {
-    std::replace(column.begin(), column.end(), '_', ' ');
-    head.push_back(column);
-  }
+  for (const std::string& column : conditions) head.push_back(words_of(column));
   head.insert(head.end(), {"makespan", "bubble", "activations", "weights", "gap"});
   if (is_trained) head.insert(head.end(), {"tokens/s", "step s", "peak MB", "last loss"});
   std::vector<std::vector<std::string>> table = {head};
@@ -333,12 +330,12 @@ std::string curve_of(const SweepRow& row, const std::string& over, bool merges_p
   for (const SweepCell& cell : row.inputs()) {
     // What differs along the curve is not part of its name.
     if (cell.column == over || cell.text.empty() || cell.column == "schedule") continue;
-    if (cell.column == "stages") name += fmt::format(", D = {}", cell.text);
-    if (cell.column == "micro_batches") name += fmt::format(", N = {}", cell.text);
-    if (is_time(cell.column)) {
-      std::string words = cell.column;
-      std::replace(words.begin(), words.end(), '_', ' ');
-      name += fmt::format(", {} {}", words, cell.text);
+    if (cell.column == "stages") {
+      name += fmt::format(", D = {}", cell.text);
+    } else if (cell.column == "micro_batches") {
+      name += fmt::format(", N = {}", cell.text);
+    } else if (cell.is_condition) {
+      name += fmt::format(", {} {}", words_of(cell.column), cell.text);
     }
     if (merges_parameters) continue;
     for (const ShapeAxis& axis : shape_axes()) {
@@ -389,21 +386,6 @@ SweepResult answer(const SweepRequest& request) {
   if (request.pareto) result.rows = pareto_fronts(result.rows);
   return result;
 }
-
-std::vector<SweepRow> pareto_fronts(const std::vector<SweepRow>& rows) {
-  std::vector<SweepRow> fronts;
-  for (const SweepRow& row : rows) {
-    const auto replaces = [&](const SweepRow& other) {
-      return &other != &row && are_alternatives(other, row) && covers(other, row) &&
-             // The first of two equal rows stays.
-             (&other < &row || !covers(row, other));
-    };
-    if (std::ranges::none_of(rows, replaces)) fronts.push_back(row);
-  }
-  return fronts;
-}
-
-bool is_time(const std::string& column) { return std::ranges::count(time_columns(), column) > 0; }
 
 std::string to_text(const LeftOutSchedule& schedule) {
   return fmt::format("left out {}: {}{}", schedule.name, schedule.reason,

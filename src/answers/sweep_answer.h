@@ -31,7 +31,9 @@ struct SweepRequest {
   CostRequest costs;      // lists of times
   PairRequest pairs;
   LimitRequest limits;  // a schedule that exceeds them has no row
-  bool pareto = false;  // whether only rows of pareto_fronts() are kept
+  // Whether only Pareto-optimal rows are kept: no other row of the same schedule and condition has both a shorter
+  // makespan and a lower peak of activations
+  bool pareto = false;
   /// Reads a schedule file. Null if requests cannot name files, as in the playground.
   std::function<Schedule(const std::string& path)> load = nullptr;
 
@@ -43,6 +45,7 @@ struct SweepCell {
   std::string column;
   std::string text;  // empty: a parameter that the schedule lacks
   bool is_number = true;
+  bool is_condition = false;  // D, N or a time of the lists: only rows of equal conditions are compared
   double number = std::numeric_limits<double>::quiet_NaN();  // the value of `text`; NaN if it is no number
 };
 
@@ -82,13 +85,6 @@ struct SweepResult {
 /// Simulates all rows. Conditions are in the order of the lists; the rows of a condition are sorted by makespan. Throws
 /// ConfigError for an invalid request, and if there is no row.
 [[nodiscard]] SweepResult answer(const SweepRequest& request);
-
-/// Returns the Pareto-optimal rows: no other row of the same schedule and condition has both a shorter makespan and a
-/// lower peak of activations.
-[[nodiscard]] std::vector<SweepRow> pareto_fronts(const std::vector<SweepRow>& rows);
-
-/// Returns whether the column is a time of time_columns() (cost_request.h), such as `latency`.
-[[nodiscard]] bool is_time(const std::string& column);
 
 /// Returns the table, and below it the schedules that were left out. If all rows have the same D, N and op times, the
 /// text ends with commands that draw, improve and train the best schedule.
