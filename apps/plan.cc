@@ -6,7 +6,6 @@
 #include <cmath>
 #include <memory>
 #include <numeric>
-#include <sstream>
 
 #include "answers/plan_answer.h"
 #include "bench/contest.h"
@@ -31,21 +30,12 @@
 namespace chimera::apps {
 namespace {
 
-std::string as_comment(const std::string& text) {
-  // TOML and shell scripts have the same comments.
-  std::string comment;
-  std::istringstream lines(text);
-  for (std::string line; std::getline(lines, line);) comment += "# " + line + "\n";
-  return comment;
-}
-
 struct PlanArguments : RequestArguments<PlanRequest> {
   std::int64_t run = 0;
   std::string data;  // text for measured runs; empty: random letters
   std::string costs;
   std::string sbatch;
-  std::int64_t ranks_of_node = 1;
-  CLI::Option* ranks_option = nullptr;
+  std::optional<std::int64_t> ranks_of_node;  // default: GPUs of a node, else ranks that share layers
 };
 
 /// Returns the learning rate of GPT-3 models of this size (Brown et al., 2020, table 2.1); 0 for smaller ones, which
@@ -159,13 +149,10 @@ void write_job(const PlanArguments& options, const PlanAnalysis& report) {
   const std::string seconds = fmt::format("{:.4g} s a step, ", prediction.step_seconds);
   const std::int64_t ranks = chosen.data_parallel * chosen.tensor_parallel * chosen.shape.stages;
   const bool has_gpus = report.problem.machine.cores == 0;
-  std::int64_t ranks_of_node = options.ranks_of_node;
-  if (options.ranks_option->count() == 0) {
-    // A node with some idle GPUs is better than ranks of one job on nodes of unequal numbers.
-    ranks_of_node =
-        // Example: 12 ranks on nodes of 8 GPUs become 3 nodes with 4 ranks each.
-        has_gpus ? std::gcd(ranks, report.problem.machine.workers_per_node) : chosen.tensor_parallel;  // whole nodes
-  }
+  // A node with some idle GPUs is better than ranks of one job on nodes of unequal numbers. Example: 12 ranks on nodes
+  // of 8 GPUs become 3 nodes with 4 ranks each.
+  const std::int64_t ranks_of_node = options.ranks_of_node.value_or(
+      has_gpus ? std::gcd(ranks, report.problem.machine.workers_per_node) : chosen.tensor_parallel);
   require_whole_nodes(ranks, ranks_of_node, chosen.tensor_parallel);
   const std::string gpus =
       has_gpus
@@ -213,7 +200,8 @@ if [ "$code" -eq 75 ]; then
 fi
 exit "$code"
 )",
-      fmt::arg("comment", as_comment(description(report, seconds))),
+      // TOML and shell scripts have the same comments.
+      fmt::arg("comment", to_toml({}, description(report, seconds))),
       fmt::arg("name", "chimera-" + options.request.model), fmt::arg("nodes", ranks / ranks_of_node),
       fmt::arg("ranks", ranks), fmt::arg("ranks_of_node", ranks_of_node), fmt::arg("gpus", gpus),
       // Neighboring ranks share layers. SLURM's default may deal ranks out to the nodes one by one.
@@ -232,7 +220,8 @@ void check_flags(const CLI::App& command, const PlanArguments& options) {
     if (options.sbatch != "-" || command.count(flag) == 0) continue;
     reject("{}: --sbatch - prints the job in place of the table; leave out one of them", flag);
   }
-  require_whole_nodes(options.request.workers, options.ranks_of_node);  // before the search, which may be long
+  // Before the search, which may be long.
+  require_whole_nodes(options.request.workers, options.ranks_of_node.value_or(1));
 }
 
 void write_costs(const PlanArguments& options, const PlanAnalysis& report) {
@@ -283,9 +272,8 @@ void add_plan(CLI::App& program, const Invocation&, int&) {
                 "write the costs of the chosen plan to this file, for `chimera simulate --costs`"),
        add_path(*command, "--sbatch", options->sbatch,
                 "write the plan to this file as a SLURM job; - prints it instead of the table")});
-  options->ranks_option =
-      add_count(*command, "--ranks-per-node", options->ranks_of_node,
-                "ranks per node of the SLURM job (default: GPUs per node of a GPU profile, else 1)");
+  add_count(*command, "--ranks-per-node", options->ranks_of_node,
+            "ranks per node of the SLURM job (default: GPUs per node of a GPU profile, else 1)");
   set_common_flags(*command,
                    {"--top",        "--run",           "--model",           "--memory",          "--stages",
                     "--format",     "--output",        "--sbatch",          "--machine",         "--network",
