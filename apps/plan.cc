@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <memory>
 #include <numeric>
 
@@ -23,6 +24,7 @@
 #include "help.h"
 #include "launch/local/gpu_cores.h"
 #include "model_config/parameters.h"
+#include "plan/train_flags.h"
 #include "program.h"
 #include "progress_line.h"
 #include "simulate/costs_json.h"
@@ -62,6 +64,31 @@ std::string to_set(const PlanProblem& problem) {
       "decays as --warmup and --learning-rate-shape of `chimera train` say.\n",
       std::ceil(kTokensOfParameter * parameters / tokens), tokens,
       usual_learning_rate(parameters) > 0 ? "GPT-3's for this size" : "the default");
+}
+
+/// Makes paths absolute, so that a file of flags can be used in another folder.
+std::string absolute_if_path(const std::string& name) {
+  return path_exists(name) ? std::filesystem::absolute(name).string() : name;
+}
+
+/// Returns flags of `chimera train` for the model, sequence, number type, optimizer, dropout and device of `problem`.
+TrainFlags workload_flags(const ProblemRequest& request, const PlanProblem& problem) {
+  TrainFlags flags;
+  flags[is_folder(request.model) ? "from" : "model"] = absolute_if_path(request.model);
+  const ModelOverrides& fields = request.fields;
+  for (const auto& [name, size] :
+       {std::pair("layers", fields.layers), std::pair("hidden", fields.hidden), std::pair("heads", fields.heads),
+        std::pair("key-value-heads", fields.key_value_heads), std::pair("vocabulary", fields.vocabulary)}) {
+    if (size) flags[name] = *size;
+  }
+  if (fields.tied) flags["tied"] = *fields.tied ? "true" : "false";
+  flags["sequence"] = problem.workload.sequence;
+  flags["dtype"] = to_text(request.dtype_for(problem.model));
+  flags["optimizer"] = to_text(request.optimizer);
+  if (request.dropout) flags["dropout"] = "0.1";  // Memory and time are those of any probability
+  // Profiles of GPUs have no cores.
+  if (problem.machine.cores == 0) flags["device"] = to_text(DeviceKind::Cuda);
+  return flags;
 }
 
 TrainFlags all_flags(const PlanArguments& options, const PlanProblem& problem, const Candidate& candidate) {

@@ -5,7 +5,6 @@
 // a ProblemRequest; `chimera train --plan auto` has flags of its own, and copies their values.
 
 #include "answers/plan_request.h"
-#include "plan/train_flags.h"
 
 namespace chimera::apps {
 
@@ -16,13 +15,5 @@ namespace chimera::apps {
 /// Makes a request find models and machines by the names of the command line: models by find_model_or_run(), machines
 /// by machine_file() (apps/program.h).
 void use_files(ProblemRequest& request);
-
-/// Returns `name`, or its absolute path if it is a file or folder, so that a file of flags can be used in another
-/// folder.
-[[nodiscard]] std::string absolute_if_path(const std::string& name);
-
-/// Returns flags of `chimera train` for the model, sequence, number type, optimizer, dropout and device of `problem`,
-/// the result of request.problem().
-[[nodiscard]] TrainFlags workload_flags(const ProblemRequest& request, const PlanProblem& problem);
 
 }  // namespace chimera::apps
