@@ -6,6 +6,7 @@
 
 #include <unistd.h>
 #include <algorithm>
+#include <cstring>
 #include <iostream>
 #include <memory>
 
@@ -25,17 +26,13 @@ bool names_this(const std::string& path, const std::string& word) {
 }
 
 /// Includes paths in `--data=FILE`, lists, mixtures and several words.
-std::vector<std::string> names_in(const std::string& word) {
+std::vector<std::string> names_in(std::string word) {
   // The word as a whole comes first, as a path may contain these signs. Then each piece between the signs: `0.5:a.txt`
   // also names a.txt.
-  std::vector<std::string> names = {word, ""};
-  for (const char letter : word) {
-    if (std::string_view(" =:,").find(letter) == std::string_view::npos) {
-      names.back() += letter;
-    } else {
-      names.emplace_back();
-    }
-  }
+  std::vector<std::string> names = {word};
+  std::ranges::replace_if(
+      word, [](char letter) { return std::strchr(" =:", letter) != nullptr; }, ',');
+  for (const std::string_view piece : split_at_commas(word)) names.emplace_back(piece);
   return names;
 }
 
