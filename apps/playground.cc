@@ -2,9 +2,9 @@
 #include "flags/outputs.h"
 #include "flags/values.h"
 
-#include <fstream>
 #include <iostream>
 #include <memory>
+#include <sstream>
 
 #include "commands.h"
 #include "core/files.h"
@@ -31,12 +31,7 @@ std::string page_path() {
 }
 
 void answer_lines(const std::string& path) {
-  std::ifstream file;
-  if (path != "-") {
-    if (is_folder(path)) throw ConfigError(path + ": is a directory; give a file, or - for standard input");
-    file.open(path, std::ios::binary);
-    if (!file) reject("{}: cannot be read ({})", path, std::generic_category().message(errno));
-  }
+  std::istringstream file(path == "-" ? "" : read_whole(path));
   std::istream& in = path == "-" ? std::cin : file;
   // A line per request, and an answer as soon as it is there, so that another program can talk to this one.
   for (std::string request; std::getline(in, request);) write_output("", playground::answer(request) + "\n");
