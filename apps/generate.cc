@@ -5,7 +5,6 @@
 #include <fmt/ranges.h>
 #include <unistd.h>
 #include <algorithm>
-#include <charconv>
 #include <iostream>
 #include <limits>
 #include <utility>
@@ -14,6 +13,7 @@
 #include "core/console.h"
 #include "core/counted.h"
 #include "core/json.h"
+#include "core/mapped.h"
 #include "core/reject.h"
 #include "engine/stored_values.h"
 #include "flags/outputs.h"
@@ -70,17 +70,11 @@ std::string tokenizer_path(const GenerateOptions& options, const ModelConfig& mo
 }
 
 TokenIds listed_tokens(const std::string& words) {
-  TokenIds ids;
-  const char* const end = words.data() + words.size();
-  for (const char* at = words.data();; ++at) {
-    TokenId id = -1;
-    const auto [next, error] = std::from_chars(at, end, id);
-    if (error != std::errc{} || id < 0 || (next != end && *next != ','))
-      reject("--prompt-ids: '{}' is not a list of tokens such as 1,2,3", words);
-    ids.push_back(id);
-    if (next == end) return ids;
-    at = next;
-  }
+  return mapped(split_at_commas(words), [&](std::string_view word) {
+    const auto id = parse_number<TokenId>(word);
+    if (!id || *id < 0) reject("--prompt-ids: '{}' is not a list of tokens such as 1,2,3", words);
+    return *id;
+  });
 }
 
 TokenIds encoded(const std::string& text, const GenerateJob& job) {
