@@ -214,17 +214,12 @@ void PairRequest::visit_time(Door& door) {
 }
 
 Schedule PairRequest::apply_to(Schedule schedule) const {
-  switch (choice) {
-    case PairChoice::Own: return schedule;
-    case PairChoice::Neighbors:
-      if (schedule.slices > 1) {
-        throw ConfigError("--pairs neighbors: " + schedule.name +
-                          " has slices, which run one after the other; leave out --pairs or --slices");
-      }
-      return pair_neighbors(std::move(schedule));
-    case PairChoice::None: return without_pairs(std::move(schedule));
-  }
-  return schedule;
+  if (choice == PairChoice::Own) return schedule;
+  if (choice == PairChoice::None) return without_pairs(std::move(schedule));
+  if (schedule.slices > 1)
+    reject("--pairs neighbors: {} has slices, which run one after the other; leave out --pairs or --slices",
+           schedule.name);
+  return pair_neighbors(std::move(schedule));
 }
 
 CostModel PairRequest::with_time(CostModel costs) const {
