@@ -2,7 +2,7 @@
 
 // JSON interface of the playground, a web page that draws, checks, searches and plans schedules. The page calls
 // answer() in WebAssembly; `chimera playground --answer` calls it on the command line and prints the same bytes. The
-// field `do` of a request names its kind. schedule_answers.h computes the answers about schedules.
+// field `do` of a request names its kind.
 
 #include <functional>
 #include <string>
