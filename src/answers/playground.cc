@@ -46,12 +46,19 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-Json generator_json(const Generator& generator) {
+/// Returns the parameters that the schedule has, with their values in `shape`.
+Json parameters_json(const Generator& generator, const PipelineShape& shape) {
   Json parameters = Json::object();
   for (const SupportedAxis& taken : generator.axes) {
     const ShapeAxis& axis = shape_axis(taken.axis);
-    parameters[std::string(axis.name)] = axis_json(axis, taken.usual);
+    parameters[std::string(axis.name)] = axis_json(axis, axis.get(shape));
   }
+  return parameters;
+}
+
+Json generator_json(const Generator& generator) {
+  const FigureShape& figure = generator.figure;
+  const PipelineShape usual = default_shape(generator, figure.stages, figure.micro_batches);
   return {{"name", generator.name},
           {"rule", generator.rule},
           {"constraints", generator.constraints},
@@ -59,9 +66,9 @@ Json generator_json(const Generator& generator) {
           {"activations", generator.activations},
           {"source", generator.source},
           {"synchronous", generator.synchronous},
-          {"stages", generator.figure.stages},
-          {"micro_batches", generator.figure.micro_batches},
-          {"parameters", parameters}};
+          {"stages", figure.stages},
+          {"micro_batches", figure.micro_batches},
+          {"parameters", parameters_json(generator, usual)}};
 }
 
 Json axes_json() {
@@ -363,23 +370,15 @@ OwnLayer requested_layer(const JsonValue& value) {
   return layer;
 }
 
-Json candidate_schedule_json(const Candidate& candidate) {
-  Json parameters = Json::object();
-  for (const SupportedAxis& taken : find_generator(candidate.schedule).axes) {
-    const ShapeAxis& axis = shape_axis(taken.axis);
-    parameters[std::string(axis.name)] = axis_json(axis, axis.get(candidate.shape));
-  }
-  return {{"name", candidate.schedule},
-          {"stages", candidate.shape.stages},
-          {"micro_batches", candidate.shape.micro_batches},
-          {"parameters", parameters}};
-}
-
 /// Returns data to open a candidate elsewhere.
 Json candidate_to_open(const PlanProblem& problem, Predictor& predictor, const Candidate& candidate) {
   const PlannedSchedule planned = predictor.prepare(candidate);
   return {{"words", describe(candidate)},
-          {"schedule", candidate_schedule_json(candidate)},
+          {"schedule",
+           {{"name", candidate.schedule},
+            {"stages", candidate.shape.stages},
+            {"micro_batches", candidate.shape.micro_batches},
+            {"parameters", parameters_json(find_generator(candidate.schedule), candidate.shape)}}},
           {"layers", mapped(planned.partition, &StageLayers::blocks)},
           {"costs", {{"file", costs_to_json(planned.model.costs)}}},
           {"least_seconds", least_step_seconds(problem, {candidate}).front()},
