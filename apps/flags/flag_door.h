@@ -20,7 +20,6 @@ class FlagDoor : public Door {
   void text(const Field& field, const Take& take) override;
   void document(const Field& field, Document& document) override;
   void object(const char* /*name*/, const std::function<void(Door&)>& visit) override { visit(*this); }
-  void object_without_flags(const char* /*name*/, const std::function<void(Door&)>& /*visit*/) override {}
 
  private:
   CLI::App& app_;

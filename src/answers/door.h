@@ -92,10 +92,9 @@ class Door {
   virtual void text(const Field& field, const Take& take) = 0;
   /// Sets `document` to the file whose path the flag gives, or to the text that the JSON field holds.
   virtual void document(const Field& field, Document& document) = 0;
-  /// Visits fields that are an object of their own in JSON, called `name`. On the command line, the fields of object()
-  /// are flags like all others, and those of object_without_flags() do not exist.
+  /// Visits fields that are an object of their own in JSON, called `name`. On the command line, they are flags like all
+  /// others.
   virtual void object(const char* name, const std::function<void(Door&)>& visit) = 0;
-  virtual void object_without_flags(const char* name, const std::function<void(Door&)>& visit) = 0;
 
   /// Reads a field by the type of its value. An absent field leaves the value as it is.
   template <class Value>
@@ -125,7 +124,6 @@ class JsonDoor : public Door {
   void text(const Field& field, const Take& take) override;
   void document(const Field& field, Document& document) override;
   void object(const char* name, const std::function<void(Door&)>& visit) override;
-  void object_without_flags(const char* name, const std::function<void(Door&)>& visit) override { object(name, visit); }
 
   /// Throws ConfigError if the object has a field that was not visited.
   void finish() const;
@@ -140,7 +138,7 @@ class JsonDoor : public Door {
 /// Returns the request with the fields of a JSON object. `others` are names of further fields, which the caller reads.
 /// Throws ConfigError for an invalid value and for any other field.
 template <class Request>
-[[nodiscard]] Request read_request(const JsonValue& json, std::vector<std::string> others) {
+[[nodiscard]] Request read_request(const JsonValue& json, std::vector<std::string> others = {}) {
   Request request;
   JsonDoor door(json, std::move(others));
   request.visit(door);

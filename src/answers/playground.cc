@@ -326,7 +326,7 @@ Json answer_sweep(const JsonValue& request) {
 
 /// Reads a schedule, which may be CSV, and returns `text`: the schedule as a JSON file, without validation.
 Json answer_read(const JsonValue& request) {
-  return {{"text", to_json(read_request<ScheduleRequest>(request.field("schedule"), {}).make())}};
+  return {{"text", to_json(read_request<ScheduleRequest>(request.field("schedule")).make())}};
 }
 
 /// Returns `text`: a file in the requested `format`, with a schedule, or with the times of its ops.
@@ -408,7 +408,8 @@ Json answer_model(const JsonValue& json) {
 /// Returns the best schedule that a search found. During the search, calls `progress` with the JSON objects of
 /// Progress (playground.h).
 Json answer_search(const JsonValue& json, const Progress& progress) {
-  auto request = read_request<SearchRequest>(json, {"do"});
+  auto request = read_request<SearchRequest>(json, {"do", "schedule"});
+  if (json.has("schedule")) request.start = read_request<ScheduleRequest>(json.field("schedule"));
   // People wait for the answer, so a search takes a second unless they ask for more.
   request.usual_seconds = 1;
   const SearchAnswer found = answer(request, reporter(progress));

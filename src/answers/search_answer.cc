@@ -190,7 +190,6 @@ std::span<const NamedPlacement> named_placements() {
 bool NamedPlacement::has_axis(Axis axis) const { return std::find(axes.begin(), axes.end(), axis) != axes.end(); }
 
 void SearchRequest::visit(Door& door) {
-  door.object_without_flags("schedule", [this](Door& fields) { start.visit(fields); });
   shape.visit(door);
   door.text(
       {"placement",

@@ -42,6 +42,7 @@ struct SearchRequest {
   std::int64_t seed = 0;
   double usual_seconds = 10;  // default time limit of the caller, such as the playground
 
+  /// Visits all fields but `start`.
   void visit(Door& door);
 };
 

@@ -46,7 +46,6 @@ class FieldList : public Door {
     visit(*this);
     path_.pop_back();
   }
-  void object_without_flags(const char* /*name*/, const std::function<void(Door&)>& /*visit*/) override {}
 
  private:
   json::json_pointer path_;
