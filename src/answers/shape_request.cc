@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <utility>
 
 #include "core/choices.h"
@@ -17,23 +18,17 @@
 namespace chimera {
 namespace {
 
-/// Example: `2; 1 for dualpipe, hanayo`, with the most frequent default first.
+/// Example: `2; 1 for chimera, chimera-zb`, with the most frequent default first.
 std::string defaults_of(const ShapeAxis& axis) {
-  std::vector<std::pair<std::string, std::vector<std::string>>> schedules_by_value;
+  std::map<std::string, std::vector<std::string>> schedules;  // by default value
   for (const Generator& generator : generators()) {
     const SupportedAxis* taken = find_axis(generator, axis.axis);
-    if (taken == nullptr) continue;
-    const std::string value = axis.text(taken->usual);
-    auto found = std::ranges::find(schedules_by_value, value, [](const auto& entry) { return entry.first; });
-    if (found == schedules_by_value.end()) found = schedules_by_value.insert(found, {value, {}});
-    found->second.push_back(generator.name);
+    if (taken != nullptr) schedules[axis.text(taken->usual)].push_back(generator.name);
   }
-  // The usual default needs no list of schedules.
-  std::ranges::stable_sort(schedules_by_value, std::greater<>{}, [](const auto& entry) { return entry.second.size(); });
-  std::string text;
-  for (const auto& [value, schedules] : schedules_by_value) {
-    text += text.empty() ? value : fmt::format("; {} for {}", value, fmt::join(schedules, ", "));
-  }
+  const auto usual = std::ranges::max_element(schedules, {}, [](const auto& entry) { return entry.second.size(); });
+  std::string text = usual->first;
+  for (const auto& [value, names] : schedules)
+    if (value != usual->first) text += fmt::format("; {} for {}", value, fmt::join(names, ", "));
   return text;
 }
 
