@@ -3,9 +3,7 @@
 #include <fmt/ranges.h>
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <map>
-#include <tuple>
 #include <utility>
 
 #include "answers/schedule_request.h"
@@ -63,12 +61,8 @@ std::string condition_of(const SweepRow& row) {
 
 class Sweeper {
  public:
-  explicit Sweeper(const SweepRequest& sweep) : sweep_(sweep), limits_(sweep.limits.limits()) {
-    for (const Generator& generator : generators()) {
-      if (tries_all() && generator.synchronous) names_.push_back(generator.name);
-    }
-    if (!tries_all()) names_ = named_schedules();
-  }
+  explicit Sweeper(const SweepRequest& sweep)
+      : sweep_(sweep), limits_(sweep.limits.limits()), names_(swept_schedules()) {}
 
   SweepResult run() {
     require_taken_axes();
@@ -78,6 +72,7 @@ class Sweeper {
         std::ranges::all_of(names_, [&](const std::string& name) { return is_file(name); }) && !sweep_.shape.is_given();
     for (const PipelineShape& counts : has_only_files ? std::vector{PipelineShape{}} : sweep_.shape.listed_counts()) {
       for (const CostRequest& costs : all_costs) {
+        const std::size_t first = result_.rows.size();
         for (const std::string& name : names_) {
           if (is_file(name)) {
             add_file(name, counts, costs);
@@ -87,6 +82,8 @@ class Sweeper {
               add(generator, shape, costs);
           }
         }
+        std::ranges::stable_sort(std::span(result_.rows).subspan(first), {},
+                                 [this](const SweepRow& row) { return rank(row); });
       }
     }
     if (result_.rows.empty()) {
@@ -97,7 +94,6 @@ class Sweeper {
     for (const Generator& generator : generators()) {
       if (tries_all() && !generator.synchronous) leave_out(generator.name, "updates weights without a flush");
     }
-    sort_rows();
     if (!has_slices_) result_.notes = sweep_.costs.unused_without_slices();
     if (sweep_.pairs.time && !has_pairs_) result_.notes.emplace_back(kNoPairs);
     return std::move(result_);
@@ -107,9 +103,13 @@ class Sweeper {
   [[nodiscard]] bool tries_all() const { return sweep_.schedules.empty(); }
   [[nodiscard]] bool is_file(const std::string& name) const { return sweep_.load && names_schedule_file(name); }
 
-  [[nodiscard]] std::vector<std::string> named_schedules() const {
+  [[nodiscard]] std::vector<std::string> swept_schedules() const {
     if (sweep_.schedules == "all") return schedule_names();
     std::vector<std::string> names;
+    for (const Generator& generator : generators()) {
+      if (tries_all() && generator.synchronous) names.push_back(generator.name);
+    }
+    if (tries_all()) return names;
     for (const std::string_view part : split_at_commas(sweep_.schedules)) {
       names.push_back(complete_name(std::string(part), schedule_names()));
       if (!is_file(names.back())) (void)find_generator(names.back());
@@ -174,10 +174,7 @@ class Sweeper {
                                   const CostRequest& times, const Schedule& unpaired, std::string& reason) {
     try {
       const Schedule schedule = sweep_.pairs.apply_to(unpaired);
-      if (!check_limits(schedule, limits_).empty()) {
-        reason = "holds more than " + sweep_.limits.text();
-        return std::nullopt;
-      }
+      if (!check_limits(schedule, limits_).empty()) reject("holds more than {}", sweep_.limits.text());
       has_slices_ = has_slices_ || schedule.slices > 1;
       has_pairs_ = has_pairs_ || has_pairs(schedule);
       const CostModel costs = sweep_.pairs.with_time(times.costs_of(schedule));
@@ -214,19 +211,11 @@ class Sweeper {
     return row;
   }
 
-  /// Named schedules of equal makespan keep their order.
-  [[nodiscard]] std::tuple<double, double, double> rank(const SweepRow& row) const {
-    const double makespan = row.number(kFirstFigure);
-    if (!tries_all()) return {makespan, 0, 0};
-    return {makespan, row.number("peak_stage_units"), row.number("weight_copies")};
-  }
-
-  void sort_rows() {
-    // Conditions keep the order of the lists, which stable sorting by position preserves.
-    std::map<std::string, std::size_t> positions;
-    for (const SweepRow& row : result_.rows) positions.try_emplace(condition_of(row), positions.size());
-    std::ranges::stable_sort(
-        result_.rows, {}, [&](const SweepRow& row) { return std::pair(positions.at(condition_of(row)), rank(row)); });
+  /// Named schedules of equal makespan keep their order. Only files without --stages differ in D and N.
+  [[nodiscard]] std::vector<double> rank(const SweepRow& row) const {
+    std::vector<double> numbers = {row.number("stages"), row.number("micro_batches"), row.number(kFirstFigure)};
+    if (tries_all()) numbers.insert(numbers.end(), {row.number("peak_stage_units"), row.number("weight_copies")});
+    return numbers;
   }
 
   void leave_out(const std::string& name, const std::string& reason) {
@@ -353,15 +342,10 @@ std::vector<SweepCell> SweepRow::inputs() const {
   return {cells.begin(), std::ranges::find(cells, std::string(kFirstFigure), &SweepCell::column)};
 }
 
-const std::string& SweepRow::text(const std::string& column) const {
-  static const std::string none;
-  const auto cell = std::ranges::find(cells, column, &SweepCell::column);
-  return cell == cells.end() ? none : cell->text;
-}
-
-double SweepRow::number(const std::string& column) const {
-  const auto cell = std::ranges::find(cells, column, &SweepCell::column);
-  return cell == cells.end() ? std::numeric_limits<double>::quiet_NaN() : cell->number;
+const SweepCell& SweepRow::cell(const std::string& column) const {
+  static const SweepCell none;
+  const auto found = std::ranges::find(cells, column, &SweepCell::column);
+  return found == cells.end() ? none : *found;
 }
 
 void SweepRequest::visit(Door& door) {

@@ -62,10 +62,10 @@ struct SweepRow {
   [[nodiscard]] const std::string& schedule() const { return cells.front().text; }
   /// Returns the cells before `makespan`: the inputs of the simulation.
   [[nodiscard]] std::vector<SweepCell> inputs() const;
-  /// Returns NaN if the row has no such column.
-  [[nodiscard]] double number(const std::string& column) const;
-  /// Returns an empty text if the row has no such column.
-  [[nodiscard]] const std::string& text(const std::string& column) const;
+  /// Returns an empty cell if the row has no such column.
+  [[nodiscard]] const SweepCell& cell(const std::string& column) const;
+  [[nodiscard]] double number(const std::string& column) const { return cell(column).number; }
+  [[nodiscard]] const std::string& text(const std::string& column) const { return cell(column).text; }
 };
 
 /// A schedule that cannot run, or exceeds a limit, in at least one condition, and has no row there.
