@@ -20,6 +20,7 @@
 #include "core/console.h"
 #include "core/crc32c.h"
 #include "core/files.h"
+#include "core/mapped.h"
 #include "core/reject.h"
 #include "flags/flag_door.h"
 #include "flags/outputs.h"
@@ -36,44 +37,36 @@ namespace {
 struct SweepTraining {
   std::string data;                // value of `train --data`
   std::vector<std::string> flags;  // further flags of `train`
-  std::string output;  // CSV file of the sweep, read at the start and written after each row; empty, `-`: none
+  std::string output;              // CSV file of the sweep, read at the start and written after each row; empty: none
 };
 
 using Cells = std::vector<std::string>;
 
 /// A row in the table without what was measured.
 std::string key_of(const SweepRow& row) {
-  std::string key;
-  for (const SweepCell& cell : row.inputs()) key += cell.text + ",";
-  return key;
-}
-
-std::string head_of(const SweepRow& row) {
-  std::string head;
-  for (const SweepCell& cell : row.cells) head += cell.column + ",";
-  for (const char* column : kMeasuredColumns)
-    head += std::string(column) + (column == kMeasuredColumns.back() ? "" : ",");
-  return head;
+  return fmt::format("{},", fmt::join(mapped(row.inputs(), &SweepCell::text), ","));
 }
 
 /// Returns the measured cells by key. Throws ConfigError if the file has other columns.
 std::map<std::string, Cells> read_measured(const std::string& path, const SweepRow& like) {
   std::map<std::string, Cells> found;
-  if (path.empty() || path == "-" || !std::filesystem::exists(path) || std::filesystem::is_empty(path)) return found;
-  const std::string text = read_whole(path);
+  const std::string text = is_file(path) ? read_whole(path) : "";
+  if (text.empty()) return found;
+  std::vector<std::string> columns = mapped(like.cells, &SweepCell::column);
+  columns.insert(columns.end(), kMeasuredColumns.begin(), kMeasuredColumns.end());
   std::istringstream lines(text.substr(0, text.rfind('\n') + 1));  // The last line may be cut
   std::string line;
   std::getline(lines, line);
-  if (line != head_of(like)) reject("--output {}: exists and is not a table of this sweep; give another file", path);
-  const std::size_t keys = like.inputs().size();
+  if (line != fmt::format("{}", fmt::join(columns, ",")))
+    reject("--output {}: exists and is not a table of this sweep; give another file", path);
   while (std::getline(lines, line)) {
     const auto parts = split_at_commas(line);
     const Cells cells(parts.begin(), parts.end());
     // A line that was cut is trained again.
-    if (cells.size() != like.cells.size() + kMeasuredColumns.size()) continue;
-    std::string key;
-    for (std::size_t c = 0; c < keys; ++c) key += cells[c] + ",";
-    found[key] = {cells.end() - static_cast<std::ptrdiff_t>(kMeasuredColumns.size()), cells.end()};
+    if (cells.size() != columns.size()) continue;
+    const std::span inputs = std::span(cells).first(like.inputs().size());
+    const std::span measured = std::span(cells).last(kMeasuredColumns.size());
+    found[fmt::format("{},", fmt::join(inputs, ","))] = {measured.begin(), measured.end()};
   }
   return found;
 }
@@ -162,10 +155,9 @@ std::vector<SweepRow> train_rows(std::vector<SweepRow> rows, const SweepTraining
     if (cells.back() == run_of(training, *row)) continue;
     reject("--output {}: its rows are of other data or flags of `train`; give another file", path);
   }
-  const auto content = [&] { return std::filesystem::exists(path) ? read_whole(path) : ""; };
-  const bool is_file =
-      !path.empty() && path != "-" && (!std::filesystem::exists(path) || std::filesystem::is_regular_file(path));
-  std::string own = is_file ? content() : "";
+  const auto content = [&] { return is_file(path) ? read_whole(path) : ""; };
+  const bool has_table = !path.empty() && (is_file(path) || !path_exists(path));
+  std::string own = content();
   std::vector<SweepRow> done;
   for (SweepRow& row : rows) {
     const auto known = before.find(key_of(row));
@@ -173,7 +165,7 @@ std::vector<SweepRow> train_rows(std::vector<SweepRow> rows, const SweepTraining
     for (std::size_t c = 0; c < kMeasuredColumns.size(); ++c)
       row.cells.push_back(measured_cell(kMeasuredColumns[c], cells[c]));
     done.push_back(std::move(row));
-    if (!is_file || known != before.end()) continue;
+    if (!has_table || known != before.end()) continue;
     // Rows of two sweeps in one file would be mixed. The file is replaced as a whole, so a change since the last row
     // comes from another process.
     if (content() != own)
@@ -234,8 +226,9 @@ void run(const SweepArguments& options, const CLI::App& command) {
   // The front is taken before training, which would else train rows that it leaves out.
   SweepResult result = answer(options.request);
   if (is_trained) {
-    result.rows = train_rows(std::move(result.rows),
-                             {.data = options.train, .flags = command.remaining(), .output = options.output});
+    result.rows = train_rows(
+        std::move(result.rows),
+        {.data = options.train, .flags = command.remaining(), .output = options.writes_file() ? options.output : ""});
   }
   // Drawn before the table is written, so that an unknown column fails before any output.
   std::string chart;
