@@ -7,7 +7,6 @@
 #include "flags/flag_door.h"
 #include "flags/outputs.h"
 #include "flags/shape.h"
-#include "flags/values.h"
 
 namespace chimera::apps {
 
@@ -25,11 +24,10 @@ void add_check(CLI::App& program, const Invocation&, int& exit_code) {
       "\nExit codes: 0 valid; 1 invalid; 2 the text is not a schedule.\n"
       "\nMore: docs/schedule_format.md");
   auto options = std::make_shared<RequestArguments<CheckRequest>>();
-  auto* name =
-      command->add_option("NAME", options->request.schedule.name,
-                          "name (`chimera schedules` lists all), or a JSON or CSV file; - reads standard input");
-  name->required();
-  complete_names(name, schedule_names());
+  command
+      ->add_option("NAME", options->request.schedule.name,
+                   "name (`chimera schedules` lists all), or a JSON or CSV file; - reads standard input")
+      ->required();
   // Not read_schedule(), which throws at the first violation: this command lists all.
   options->request.schedule.load = load_schedule;
   add_flags(*command, options->request);

@@ -8,7 +8,6 @@
 #include "flags/plan.h"
 #include "flags/shape.h"
 #include "flags/values.h"
-#include "generate/registry.h"
 #include "help.h"
 #include "simulate/costs_json.h"
 
@@ -46,8 +45,6 @@ void add_model(CLI::App& program, const Invocation&, int&) {
   options->request.find = find_model_or_run;
   options->request.schedule.load = read_schedule;
   add_flags(*command, options->request);
-  // The flags are those of the request (answers/), which knows nothing of completions on a command line.
-  complete_names(command->get_option("--schedule"), schedule_names());
   add_format_and_output(*command, options->format, {Format::Text, Format::Json, Format::Svg, Format::Costs},
                         options->output);
   set_common_flags(*command, {"--layers", "--hidden", "--micro-batch-size", "--sequence", "--dtype", "--stages",

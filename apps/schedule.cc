@@ -6,7 +6,6 @@
 #include "flags/flag_door.h"
 #include "flags/outputs.h"
 #include "flags/shape.h"
-#include "flags/values.h"
 #include "pictures.h"
 #include "schedule/schedule_json.h"
 
@@ -45,10 +44,8 @@ void add_schedule(CLI::App& program, const Invocation&, int&) {
       "\nMore: docs/schedules.md, docs/schedule_format.md");
   auto options = std::make_shared<ScheduleArguments>();
   DrawRequest& request = options->request;
-  complete_names(
-      command->add_option("NAME", request.schedule.name, "name (`chimera schedules` lists all), or a JSON or CSV file")
-          ->required(),
-      schedule_names());
+  command->add_option("NAME", request.schedule.name, "name (`chimera schedules` lists all), or a JSON or CSV file")
+      ->required();
   request.schedule.load = read_schedule;
   add_flags(*command, request);
   // Colors are of the output, so the request, which the playground has too, does not know them.

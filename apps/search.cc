@@ -104,10 +104,9 @@ void add_search(CLI::App& program, const Invocation&, int& exit_code) {
       "\nMore: docs/search.md");
   auto options = std::make_shared<SearchArguments>();
   SearchRequest& request = options->request;
-  complete_names(command->add_option("NAME", request.start.name,
-                                     "schedule to improve on its own placement: a name, or a JSON or CSV file "
-                                     "(default: the best placement)"),
-                 schedule_names());
+  command->add_option("NAME", request.start.name,
+                      "schedule to improve on its own placement: a name, or a JSON or CSV file "
+                      "(default: the best placement)");
   request.start.load = read_schedule;
   request.costs.refuses_unused = true;
   add_flags(*command, request);

@@ -46,9 +46,7 @@ void add_simulate(CLI::App& program, const Invocation&, int&) {
       "\nMore: docs/schedules.md");
   auto options = std::make_shared<SimulateArguments>();
   SimulateRequest& request = options->request;
-  complete_names(
-      command->add_option("NAME", request.schedule.name, "name (`chimera schedules` lists all), or a JSON or CSV file"),
-      schedule_names());
+  command->add_option("NAME", request.schedule.name, "name (`chimera schedules` lists all), or a JSON or CSV file");
   begin_group(*command, heading::kSchedule);
   add_path(*command, "--file", request.schedule.file, "the same as NAME, for a file of any name");
   request.schedule.load = read_schedule;
