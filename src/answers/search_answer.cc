@@ -27,32 +27,37 @@ constexpr std::int64_t kMaxDrawnOps = 400;
 
 constexpr const char* kAnyPlacement = "any";
 
-/// Returns the parameters of --placement any, which is not a placement itself.
-const NamedPlacement& any_placement() {
-  // Only name and parameters count: all_layouts() takes the place of a kind.
-  static const NamedPlacement placement{kAnyPlacement, PlacementKind::Bidirectional, {Axis::Pipelines, Axis::Chunks}};
-  return placement;
+template <PlacementKind Kind>
+std::vector<SearchLayout> one_layout(const PipelineShape& shape) {
+  return {make_search_layout(Kind, shape)};
 }
 
-std::vector<std::string> placement_names() {
-  auto names = mapped(named_placements(), [](const NamedPlacement& each) { return std::string(each.name); });
-  names.emplace_back(kAnyPlacement);
-  return names;
-}
+/// The last one is --placement any, which is not a placement itself.
+const std::array kPlacements = {
+    NamedPlacement{"bidirectional", one_layout<PlacementKind::Bidirectional>, {Axis::Pipelines, Axis::Chunks}},
+    NamedPlacement{"rotated", one_layout<PlacementKind::Rotated>, {Axis::Pipelines}},
+    NamedPlacement{"linear", one_layout<PlacementKind::Linear>},
+    NamedPlacement{"loop", one_layout<PlacementKind::Loop>, {Axis::Chunks}, 2},
+    NamedPlacement{"v", one_layout<PlacementKind::Wave>},
+    NamedPlacement{"wave", one_layout<PlacementKind::Wave>, {Axis::Waves}},
+    NamedPlacement{kAnyPlacement, all_layouts, {Axis::Pipelines, Axis::Chunks}},
+};
 
-bool takes(const NamedPlacement& placement, Axis axis) { return axis == Axis::Slices || placement.has_axis(axis); }
+std::vector<std::string> placement_names() { return mapped<std::string>(kPlacements, &NamedPlacement::name); }
+
+bool takes(const NamedPlacement& placement, Axis axis) {
+  return axis == Axis::Slices || std::ranges::count(placement.axes, axis) > 0;
+}
 
 /// Without a name, returns all that accept the given parameters, or the first if there is none.
 std::vector<NamedPlacement> chosen_placements(const SearchRequest& request) {
-  if (request.placement == kAnyPlacement) return {any_placement()};
+  if (!request.placement.empty()) return {*std::ranges::find(kPlacements, request.placement, &NamedPlacement::name)};
   std::vector<NamedPlacement> chosen;
   for (const NamedPlacement& placement : named_placements()) {
     const auto is_refused = [&](const AxisValues& given) {
       return given.is_given() && !takes(placement, given.axis->axis);
     };
-    const bool is_allowed = request.placement.empty() ? std::ranges::none_of(request.shape.axes, is_refused)
-                                                      : request.placement == placement.name;
-    if (is_allowed) chosen.push_back(placement);
+    if (std::ranges::none_of(request.shape.axes, is_refused)) chosen.push_back(placement);
   }
   // The error of the first placement then names the parameter that none accepts.
   if (chosen.empty()) chosen.push_back(named_placements().front());
@@ -106,8 +111,8 @@ struct SearchedPlacements {
 /// Omits layouts that another placement has, too.
 void add_layouts(const SearchRequest& request, const NamedPlacement& placement, SearchedPlacements& searched) {
   const PipelineShape shape = chosen_shape(request.shape, placement);
-  const bool any = placement.name == any_placement().name;
-  for (const SearchLayout& layout : any ? all_layouts(shape) : std::vector{make_search_layout(placement.kind, shape)}) {
+  const std::vector<SearchLayout> layouts = placement.layouts(shape);
+  for (const SearchLayout& layout : layouts) {
     const auto has_layout = [&](const SearchProblem& problem) { return problem.layout.placement == layout.placement; };
     // The placements `wave` with w = 1 and `v` are the same, for example.
     if (std::ranges::any_of(searched.problems, has_layout)) continue;
@@ -115,7 +120,7 @@ void add_layouts(const SearchRequest& request, const NamedPlacement& placement, 
     searched.names.emplace_back(placement.name);
     searched.shapes.push_back(shape);
   }
-  if (any && searched.problems.size() > 1) require_equal_links(searched.problems);
+  if (layouts.size() > 1) require_equal_links(searched.problems);
 }
 
 /// The schedule says where its stages are; the search changes only the order of ops.
@@ -175,19 +180,7 @@ SearchOptions options_of(const SearchRequest& request, const std::function<void(
   return options;
 }
 
-std::span<const NamedPlacement> named_placements() {
-  static const std::array kPlacements = {
-      NamedPlacement{"bidirectional", PlacementKind::Bidirectional, {Axis::Pipelines, Axis::Chunks}},
-      NamedPlacement{"rotated", PlacementKind::Rotated, {Axis::Pipelines}},
-      NamedPlacement{"linear", PlacementKind::Linear},
-      NamedPlacement{"loop", PlacementKind::Loop, {Axis::Chunks}, 2},
-      NamedPlacement{"v", PlacementKind::Wave},
-      NamedPlacement{"wave", PlacementKind::Wave, {Axis::Waves}},
-  };
-  return kPlacements;
-}
-
-bool NamedPlacement::has_axis(Axis axis) const { return std::find(axes.begin(), axes.end(), axis) != axes.end(); }
+std::span<const NamedPlacement> named_placements() { return std::span(kPlacements).first(kPlacements.size() - 1); }
 
 void SearchRequest::visit(Door& door) {
   shape.visit(door);

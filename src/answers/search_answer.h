@@ -11,20 +11,17 @@
 
 namespace chimera {
 
-/// A placement (map from stages to workers) that a search accepts by name. make_search_layout() (search/layout.h) makes
-/// the input of a search, a SearchLayout, from `kind` and a PipelineShape, which has the numbers of stages and
-/// micro-batches.
+/// A placement (map from stages to workers) that a search accepts by name.
 struct NamedPlacement {
   const char* name;
-  PlacementKind kind;
+  /// Returns the inputs of a search with this placement: one, or several for `any`. The shape has the numbers of stages
+  /// and micro-batches.
+  std::vector<SearchLayout> (*layouts)(const PipelineShape& shape);
   std::vector<Axis> axes = {};  // shape parameters that the placement has, besides stages, micro-batches and slices
   std::int64_t chunks = 1;      // default of PipelineShape::chunks: stages of a pipeline on each worker
-
-  /// Returns whether `axes` contains the parameter.
-  [[nodiscard]] bool has_axis(Axis axis) const;
 };
 
-/// Returns all placements, the default first.
+/// Returns all placements but `any`, the default first.
 [[nodiscard]] std::span<const NamedPlacement> named_placements();
 
 /// The request of `chimera search`.
