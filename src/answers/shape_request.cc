@@ -141,13 +141,16 @@ PipelineShape ShapeRequest::shape_for(const Generator& generator,
     reject("{} does not apply to {}{}", given.axis->flag(), generator.name,
            taken.empty() ? "" : fmt::format(", which takes {}", fmt::join(taken, ", ")));
   }
-  return with_values_for(&generator, default_shape(generator, shape.stages, shape.micro_batches));
+  return listed_shapes(generator, shape).front();
 }
 
 PipelineShape ShapeRequest::with_given_values(PipelineShape usual) const {
   usual.stages = shape.stages;
   usual.micro_batches = shape.micro_batches;
-  return with_values_for(nullptr, usual);
+  for (const AxisValues& given : axes) {
+    if (given.is_given()) given.axis->set(usual, given.values.front());
+  }
+  return usual;
 }
 
 std::vector<PipelineShape> ShapeRequest::variants(const Generator& generator, const PipelineShape& asked,
@@ -161,15 +164,7 @@ std::vector<PipelineShape> ShapeRequest::variants(const Generator& generator, co
 PipelineShape ShapeRequest::shape_next_to(const Schedule& schedule, const Generator& generator) const {
   // Halving has doubled the number; N counts full micro-batches.
   const auto count = std::llround(static_cast<double>(schedule.micro_batches) * schedule.micro_batch_scale);
-  return with_values_for(&generator, default_shape(generator, std::ssize(schedule.workers), count));
-}
-
-PipelineShape ShapeRequest::with_values_for(const Generator* generator, PipelineShape asked) const {
-  for (const AxisValues& given : axes) {
-    const bool is_taken = generator == nullptr || find_axis(*generator, given.axis->axis) != nullptr;
-    if (given.is_given() && is_taken) given.axis->set(asked, given.values.front());
-  }
-  return asked;
+  return listed_shapes(generator, {.stages = std::ssize(schedule.workers), .micro_batches = count}).front();
 }
 
 Schedule ShapeRequest::generate(const std::string& name, const std::vector<std::string>& other_schedules,

@@ -86,8 +86,6 @@ struct ShapeRequest {
 
  private:
   [[nodiscard]] static std::vector<AxisValues> all_axes();
-  /// Returns `asked` with the given values of parameters that the generator (null: any) has.
-  [[nodiscard]] PipelineShape with_values_for(const Generator* generator, PipelineShape asked) const;
 };
 
 }  // namespace chimera
