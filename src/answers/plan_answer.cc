@@ -130,33 +130,27 @@ std::string plan_rows(const PlanProblem& problem, const std::vector<AnalyzedCand
   return std::ranges::any_of(candidates, is_impossible) ? text + wrong_profile(problem) + "\n" : text;
 }
 
-/// Returns a column per explained candidate: seconds and percent of its step by part. May be empty.
+/// Returns a column per explained candidate: seconds and percent of its step by part.
 std::string explained_rows(const std::vector<AnalyzedCandidate>& candidates) {
-  std::vector<std::size_t> rows;
+  std::vector<std::string> names = names_of<StepPart>();
+  names.emplace_back("in all");
+  std::string head = fmt::format("{:<22}", "");
+  auto lines = mapped(names, [](const std::string& name) { return fmt::format("{:<22}", name); });
+  std::string blocks;
   for (std::size_t i = 0; i < candidates.size(); ++i) {
-    if (candidates[i].parts) rows.push_back(i);
+    if (!candidates[i].parts) continue;
+    const auto& [candidate, prediction] = candidates[i].ranked;
+    std::vector<double> seconds =
+        mapped(kNames<StepPart>,
+               [&parts = *candidates[i].parts](const Named<StepPart>& part) { return parts.of(part.value); });
+    seconds.push_back(prediction.step_seconds);
+    head += fmt::format("  {:>17}", fmt::format("row {}", i + 1));
+    for (std::size_t p = 0; p < seconds.size(); ++p)
+      lines[p] += fmt::format("  {:>8.4g} {:>6.1f} %", seconds[p], 100 * seconds[p] / prediction.step_seconds);
+    const StageChoice again = recompute_choice(candidate);
+    if (again.counts_blocks()) blocks += fmt::format("row {} recomputes blocks of stages: {}\n", i + 1, to_text(again));
   }
-  if (rows.empty()) return "";
-  std::string text = fmt::format("{:<22}", "");
-  for (const std::size_t row : rows) text += fmt::format("  {:>17}", fmt::format("row {}", row + 1));
-  text += "\n";
-  for (const Named<StepPart>& part : kNames<StepPart>) {
-    text += fmt::format("{:<22}", part.name);
-    for (const std::size_t row : rows) {
-      const double seconds = candidates[row].parts->of(part.value);
-      text +=
-          fmt::format("  {:>8.4g} {:>6.1f} %", seconds, 100 * seconds / candidates[row].ranked.prediction.step_seconds);
-    }
-    text += "\n";
-  }
-  text += fmt::format("{:<22}", "in all");
-  for (const std::size_t row : rows)
-    text += fmt::format("  {:>8.4g} {:>6.1f} %", candidates[row].ranked.prediction.step_seconds, 100.0);
-  for (const std::size_t row : rows) {
-    const StageChoice again = recompute_choice(candidates[row].ranked.candidate);
-    if (again.counts_blocks()) text += fmt::format("\nrow {} recomputes blocks of stages: {}", row + 1, to_text(again));
-  }
-  return text + "\n";
+  return fmt::format("{}\n{}\n{}", head, fmt::join(lines, "\n"), blocks);
 }
 
 /// Returns which numbers of a device's model the compute time comes from, the largest part first.
@@ -212,18 +206,17 @@ std::string both_models(const AnalyzedCandidate& reported) {
 std::string gains_text(const PlanAnalysis& report) {
   const AnalyzedCandidate& chosen = report.candidates.front();
   const double seconds = chosen.ranked.prediction.step_seconds;
-  std::string text = fmt::format("  a network that takes no time: {:.4g} s ({:.2f} times as fast)\n",
-                                 chosen.gains.free_network_seconds, seconds / chosen.gains.free_network_seconds);
+  const auto gain = [&](const char* what, double other) {
+    return fmt::format("  {}: {:.4g} s ({:.2f} times as fast)", what, other, seconds / other);
+  };
+  std::string text = gain("a network that takes no time", chosen.gains.free_network_seconds) + "\n";
   if (recompute_choice(chosen.ranked.candidate).rule != StageRule::None)
-    text +=
-        fmt::format("  memory for no recomputation: {:.4g} s ({:.2f} times as fast)\n",
-                    chosen.gains.without_recomputation_seconds, seconds / chosen.gains.without_recomputation_seconds);
+    text += gain("memory for no recomputation", chosen.gains.without_recomputation_seconds) + "\n";
   if (report.with_more_memory) {
-    const auto& better = *report.with_more_memory;
-    text +=
-        fmt::format("  twice the memory: {:.4g} s ({:.2f} times as fast): {}, recompute {}\n",
-                    better.prediction.step_seconds, seconds / better.prediction.step_seconds,
-                    describe(better.candidate), recompute_text(better.candidate) + offload_suffix(better.candidate));
+    const auto& [candidate, prediction] = *report.with_more_memory;
+    text += gain("twice the memory", prediction.step_seconds) +
+            fmt::format(": {}, recompute {}{}\n", describe(candidate), recompute_text(candidate),
+                        offload_suffix(candidate));
   } else if (report.rule != PlanRule::Paper) {
     text += "  twice the memory: no gain\n";
   }
@@ -474,8 +467,10 @@ std::string plan_text(const PlanAnalysis& report) {
                       offload_suffix(chosen.ranked.candidate));
   if (const std::string why = no_pipeline_text(report); !why.empty()) text += "  " + why;
   text += parts_of_a_step(chosen.ranked.prediction) + both_models(chosen) + gains_text(report) + loss_text(report);
-  if (const std::string parts = explained_rows(report.candidates); !parts.empty())
-    text += "\ntime of a worker's step, in seconds\n" + parts + shares_text(problem, chosen.ranked.candidate) + "\n";
+  if (std::ranges::any_of(report.candidates, [](const auto& each) { return each.parts.has_value(); })) {
+    text += "\ntime of a worker's step, in seconds\n" + explained_rows(report.candidates) +
+            shares_text(problem, chosen.ranked.candidate) + "\n";
+  }
   if (!report.frontier.empty())
     text += "\ntime against memory: the fastest, then the fastest in at least 5 % less, and so on\n" +
             plan_rows(problem, report.frontier) + "\n";
@@ -520,17 +515,14 @@ std::string plan_json(const PlanAnalysis& report) {
 std::string plan_csv(const PlanAnalysis& report) {
   std::vector<std::string> columns = {"rank",   "schedule",      "data_parallel",   "tensor_parallel",
                                       "stages", "micro_batches", "micro_batch_size"};
-  const bool has_slices = std::ranges::any_of(
-      report.candidates, [](const AnalyzedCandidate& reported) { return reported.ranked.candidate.shape.slices > 1; });
-  for (const ShapeAxis& axis : shape_axes()) {
-    if (axis.axis != Axis::Slices || has_slices) columns.emplace_back(axis.name);
-  }
-  const bool offloads = std::ranges::any_of(
-      report.candidates, [](const AnalyzedCandidate& reported) { return !reported.ranked.candidate.offload.empty(); });
-  columns.insert(columns.end(), {"replica_layout", "partition", "recompute"});
-  if (offloads) columns.emplace_back("offload");
-  columns.insert(columns.end(),
-                 {"step_seconds", "sequences_per_second", "bubble_ratio", "peak_memory_bytes", "equation_1_seconds"});
+  for (const ShapeAxis& axis : shape_axes()) columns.emplace_back(axis.name);
+  columns.insert(columns.end(), {"replica_layout", "partition", "recompute", "offload", "step_seconds",
+                                 "sequences_per_second", "bubble_ratio", "peak_memory_bytes", "equation_1_seconds"});
+  const auto none = [&](const auto& has) {
+    return std::ranges::none_of(report.candidates, [&](const auto& each) { return has(each.ranked.candidate); });
+  };
+  if (none([](const Candidate& each) { return each.shape.slices > 1; })) std::erase(columns, "slices");
+  if (none([](const Candidate& each) { return !each.offload.empty(); })) std::erase(columns, "offload");
   std::string text = csv_line(columns);
   for (std::size_t i = 0; i < report.candidates.size(); ++i) {
     const auto& [candidate, prediction] = report.candidates[i].ranked;
