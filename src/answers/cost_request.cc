@@ -38,6 +38,18 @@ void require_count(const std::vector<double>& factors, const Schedule& schedule,
   reject("--costs: {} has {} entries; expected {}", what, given, count / schedule.groups);
 }
 
+/// Throws ConfigError for costs that a file gives, too.
+void require_no_costs(const CostRequest& costs) {
+  const auto refuse = [](bool is_given, const std::string& flag) {
+    if (is_given) reject("{}: --costs gives it already; give one of the two", flag);
+  };
+  for (const TimeField& field : kTimes) refuse((costs.*field.time).has_value(), flag_of(field));
+  refuse(!costs.stage_factors.empty(), "--stage-factors");
+  refuse(costs.all_reduce > 0, "--all-reduce");
+  refuse(costs.weights > 0, "--weights");
+  refuse(costs.activations > 0, "--activations");
+}
+
 /// Returns the bounds of slices of these lengths as fractions of the sequence: 0, then the end of each slice, up to 1.
 std::vector<double> bounds_of(std::vector<double> lengths, std::int64_t slices) {
   // `balanced`: without bounds, the simulator computes slices that take equal times.
@@ -95,7 +107,7 @@ void CostRequest::visit(Door& door, FieldValues counts) {
 }
 
 CostModel CostRequest::costs_of(const Schedule& schedule, std::int64_t steps) const {
-  if (file.is_given()) require_no_costs_beside_file();
+  if (file.is_given()) require_no_costs(*this);
   CostModel costs = file.is_given() ? costs_from_json(file.text, file.source, schedule.stages) : given_costs(schedule);
   require_count(costs.workers, schedule, std::ssize(schedule.workers), "workers");
   require_count(costs.micro_batches, schedule, schedule.micro_batches / steps, "micro_batches");
@@ -187,17 +199,6 @@ std::vector<double> parse_slice_lengths(const std::string& text) {
   if (std::ranges::any_of(lengths, [](double length) { return length == 0; }))
     reject("--slice-lengths: '{}' has a slice without tokens", text);
   return lengths;
-}
-
-void CostRequest::require_no_costs_beside_file() const {
-  const auto refuse = [](bool is_given, const std::string& flag) {
-    if (is_given) throw ConfigError(flag + ": --costs gives it already; give one of the two");
-  };
-  for (const TimeField& field : kTimes) refuse((this->*field.time).has_value(), flag_of(field));
-  refuse(!stage_factors.empty(), "--stage-factors");
-  refuse(all_reduce > 0, "--all-reduce");
-  refuse(weights > 0, "--weights");
-  refuse(activations > 0, "--activations");
 }
 
 void PairRequest::visit(Door& door) {

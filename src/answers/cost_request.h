@@ -75,7 +75,6 @@ struct CostRequest {
 
  private:
   [[nodiscard]] CostModel given_costs(const Schedule& schedule) const;
-  void require_no_costs_beside_file() const;
 };
 
 /// Parses --slice-lengths: empty for `balanced`, one 1 for `equal`, else the tokens of each slice. Throws ConfigError

@@ -140,15 +140,15 @@ Json stage_json(const StageLayers& layers, const StageFootprint& stage) {
 
 std::string worker_table(const ModelAnswer& report) {
   if (report.workers.empty()) return "";
-  std::size_t width = 6;
-  for (const WorkerFootprint& worker : report.workers)
-    width = std::max(width, fmt::format("{}", fmt::join(numbers_of_ids(worker.stages), ", ")).size());
+  const auto stages = mapped(report.workers, [](const WorkerFootprint& worker) {
+    return fmt::format("{}", fmt::join(numbers_of_ids(worker.stages), ", "));
+  });
+  const std::size_t width = std::max<std::size_t>(6, std::ranges::max(mapped(stages, &std::string::size)));
   std::string text = fmt::format("\n{:>6}  {:<{}} {:>10} {:>10}\n", "worker", "stages", width, "held", "peak");
   for (std::size_t w = 0; w < report.workers.size(); ++w) {
     const WorkerFootprint& worker = report.workers[w];
-    text += fmt::format("{:>6}  {:<{}} {:>10} {:>10}\n", w,
-                        fmt::format("{}", fmt::join(numbers_of_ids(worker.stages), ", ")), width,
-                        bytes_text(worker.held_bytes), bytes_text(worker.peak_bytes));
+    text += fmt::format("{:>6}  {:<{}} {:>10} {:>10}\n", w, stages[w], width, bytes_text(worker.held_bytes),
+                        bytes_text(worker.peak_bytes));
   }
   return text +
          "held: weights, gradients and optimizer state; peak: with activations of all micro-batches in flight, "

@@ -182,9 +182,6 @@ PlanProblem ProblemRequest::problem() const {
   return problem;
 }
 
-// Doors without files get the profile itself in the field.
-MachineProfile ProblemRequest::profile_of_text(const std::string& text) { return machine_from_json(text, "machine"); }
-
 std::int64_t ProblemRequest::sequence_for(const ModelConfig& config) const {
   constexpr std::int64_t kShort = 128;
   if (sequence) return *sequence;

@@ -37,7 +37,9 @@ struct ProblemRequest {
   /// Finds a model by its name, and reads the profile of a machine: by default a preset, and JSON text. Callers with
   /// files replace both.
   std::function<ModelConfig(const std::string& name)> find = find_preset;
-  std::function<MachineProfile(const std::string& machine)> load_machine = profile_of_text;
+  std::function<MachineProfile(const std::string& machine)> load_machine = [](const std::string& text) {
+    return machine_from_json(text, "machine");
+  };
 
   void visit(Door& door);
   /// Returns the planning problem. Throws ConfigError if a required field is missing or invalid, or if neither the
@@ -48,9 +50,6 @@ struct ProblemRequest {
   [[nodiscard]] std::int64_t sequence_for(const ModelConfig& config) const;
   /// Returns the given type. The default is bfloat16 if the model has more than 1 B parameters, else float32.
   [[nodiscard]] DataType dtype_for(const ModelConfig& config) const;
-
- private:
-  [[nodiscard]] static MachineProfile profile_of_text(const std::string& text);
 };
 
 /// The request of `chimera plan`: the problem, and what the planner considers (PlanOptions in plan/enumerate.h).

@@ -158,11 +158,9 @@ std::string steps_as_text(const Timeline& timeline) {
   if (timeline.step_ends.size() < 2) return "";
   // The ends of further steps follow from the time between two of them.
   constexpr std::size_t kMax = 8;
-  std::string text =
-      fmt::format("{}, one every {:.6g}; they end at", counted(timeline.step_ends.size(), "step"), timeline.period);
-  for (std::size_t k = 0; k < std::min(kMax, timeline.step_ends.size()); ++k)
-    text += fmt::format(" {:.6g}", timeline.step_ends[k]);
-  return text + (timeline.step_ends.size() > kMax ? " ...\n" : "\n");
+  const std::span ends(timeline.step_ends);
+  return fmt::format("{}, one every {:.6g}; they end at {:.6g}{}\n", counted(ends.size(), "step"), timeline.period,
+                     fmt::join(ends.first(std::min(kMax, ends.size())), " "), ends.size() > kMax ? " ..." : "");
 }
 
 std::string as_text(const Panel& panel, const TextStyle& style) {
