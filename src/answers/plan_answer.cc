@@ -209,9 +209,9 @@ std::string gains_text(const PlanAnalysis& report) {
   const auto gain = [&](const char* what, double other) {
     return fmt::format("  {}: {:.4g} s ({:.2f} times as fast)", what, other, seconds / other);
   };
-  std::string text = gain("a network that takes no time", chosen.gains.free_network_seconds) + "\n";
+  std::string text = gain("a network that takes no time", chosen.gains->free_network_seconds) + "\n";
   if (recompute_choice(chosen.ranked.candidate).rule != StageRule::None)
-    text += gain("memory for no recomputation", chosen.gains.without_recomputation_seconds) + "\n";
+    text += gain("memory for no recomputation", chosen.gains->without_recomputation_seconds) + "\n";
   if (report.with_more_memory) {
     const auto& [candidate, prediction] = *report.with_more_memory;
     text += gain("twice the memory", prediction.step_seconds) +
@@ -306,7 +306,7 @@ std::string no_pipeline_text(const PlanAnalysis& report) {
       "no pipeline is best here: the model fits on {}, which never wait in a bubble, and exposed sums of gradients "
       "take {:.1f} % of the step",
       chosen.ranked.candidate.tensor_parallel > 1 ? "the workers that share its layers" : "each of the workers",
-      100 * (1 - chosen.gains.free_network_seconds / seconds));
+      100 * (1 - chosen.gains->free_network_seconds / seconds));
   // The table may contain a pipeline further down, and the reader wants to know how far it is behind.
   const auto found = std::ranges::find_if(report.candidates, [&](const auto& each) { return depth(each) > 1; });
   if (found == report.candidates.end()) return text + fmt::format("; no row has a pipeline\n");
@@ -369,9 +369,11 @@ Json candidate_json(const PlanProblem& problem, const AnalyzedCandidate& reporte
                {"worker_memory_bytes", prediction.worker_bytes},
                {"fits", prediction.fits},
                {"busy_seconds", prediction.busy_seconds},
-               {"idle_seconds", idle_json(prediction)},
-               {"free_network_seconds", reported.gains.free_network_seconds},
-               {"without_recomputation_seconds", reported.gains.without_recomputation_seconds}});
+               {"idle_seconds", idle_json(prediction)}});
+  if (reported.gains) {
+    json.update({{"free_network_seconds", reported.gains->free_network_seconds},
+                 {"without_recomputation_seconds", reported.gains->without_recomputation_seconds}});
+  }
   if (const double utilized = utilization(problem, prediction); utilized > 0) {
     json["utilization"] = utilized;
     if (utilized > 1) json["warning"] = wrong_profile(problem);
@@ -502,13 +504,8 @@ std::string plan_json(const PlanAnalysis& report) {
     json["expected_error"] = error;
   }
   for (const AnalyzedCandidate& each : report.frontier) json["pareto"].push_back(candidate_json(report.problem, each));
-  if (report.with_more_memory) {
-    const auto& better = *report.with_more_memory;
-    // Only its step time is computed, so that the gains are unknown and not zero.
-    json["with_twice_the_memory"] = candidate_json(report.problem, {.ranked = better});
-    for (const char* unknown : {"free_network_seconds", "without_recomputation_seconds"})
-      json["with_twice_the_memory"].erase(unknown);
-  }
+  if (report.with_more_memory)
+    json["with_twice_the_memory"] = candidate_json(report.problem, {.ranked = *report.with_more_memory});
   return json_report(json);
 }
 

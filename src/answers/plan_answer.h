@@ -20,7 +20,7 @@ namespace chimera {
 /// A row of the table of candidates.
 struct AnalyzedCandidate {
   RankedCandidate ranked;                      // the candidate and its predicted step time and memory
-  PossibleGains gains = {};                    // step times if the network were free, or without recomputation
+  std::optional<PossibleGains> gains = {};     // step times if the network were free, or without recomputation
   std::optional<ModelComparison> models = {};  // simulator against equation 1; empty if the paper has no formula for it
   std::optional<double> measured_seconds = {};  // median step time of a real run; set by `plan --run`
   std::optional<StepParts> parts = {};          // step time by cause; set for the two rows of PlanQuestions::explain
