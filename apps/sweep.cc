@@ -78,22 +78,15 @@ SweepCell measured_cell(const char* column, const std::string& text) {
   return cell;
 }
 
-/// Returns sizes and hashes of a file, or of the files in a folder; empty if `path` is neither. Of a large file, only
-/// the beginning is hashed.
+/// Returns size and hash of a file; empty if `path` is no file. Of a large file, only the beginning is hashed.
 std::string content_of(const std::string& path) {
-  if (is_file(path)) {
-    constexpr std::streamsize kHashedBytes = 16 << 20;
-    std::string head(kHashedBytes, '\0');
-    std::ifstream file(path, std::ios::binary);
-    file.read(head.data(), kHashedBytes);
-    head.resize(static_cast<std::size_t>(file.gcount()));
-    return fmt::format(" {} {:08x}", std::filesystem::file_size(path), crc32c(head));
-  }
-  std::set<std::string> files;  // A folder lists its files in any order
-  std::error_code none;
-  for (const auto& entry : std::filesystem::directory_iterator(path, none))
-    if (is_file(entry.path())) files.insert(content_of(entry.path().string()));
-  return fmt::format("{}", fmt::join(files, ""));
+  if (!is_file(path)) return "";
+  constexpr std::streamsize kHashedBytes = 16 << 20;
+  std::string head(kHashedBytes, '\0');
+  std::ifstream file(path, std::ios::binary);
+  file.read(head.data(), kHashedBytes);
+  head.resize(static_cast<std::size_t>(file.gcount()));
+  return fmt::format(" {} {:08x}", std::filesystem::file_size(path), crc32c(head));
 }
 
 /// Rows of another model, text, schedule or length must not be taken for those of this sweep.
