@@ -1,7 +1,5 @@
 #include "answers/record.h"
 
-#include <fmt/format.h>
-
 #include "answers/search_answer.h"
 #include "check/check_schedule.h"
 #include "core/json.h"
@@ -11,18 +9,11 @@
 #include "simulate/costs_json.h"
 
 namespace chimera {
-namespace {
-
-void require_count(const JsonValue& record, const char* name, std::int64_t in_schedule) {
-  if (record.count(name, 1) == in_schedule) return;
-  record.field(name).fail(fmt::format("is not {}, as in the schedule", in_schedule));
-}
-
-}  // namespace
 
 Record record_from_json(const std::string& text, const std::string& source) {
   const nlohmann::json json = parse_json(text, source);
   const JsonValue value(json, source);
+  // Stages, micro-batches, author and date are for readers of the file.
   value.expect_object({"name", "placement", "stages", "micro_batches", "costs", "max_in_flight", "schedule", "makespan",
                        "lower_bound", "by", "date"});
   Record record{.name = value.text("name"),
@@ -33,8 +24,6 @@ Record record_from_json(const std::string& text, const std::string& source) {
                 .lower_bound = value.number("lower_bound")};
   const auto violations = check(record.schedule);
   if (!violations.empty()) value.field("schedule").fail(violations.front().message);
-  require_count(value, "stages", static_cast<std::int64_t>(record.schedule.workers.size()));
-  require_count(value, "micro_batches", record.schedule.micro_batches);
   // The field `placement` is only a name: stages are where the schedule has them.
   record.problem.layout = search_layout_of(record.schedule);
   // The readers of schedules and costs take texts, so the parts of the file are written as text again.

@@ -20,9 +20,8 @@ struct Record {
   std::optional<double> max_in_flight = {};
 };
 
-/// Reads the text of a record. `source` names it in messages. Throws ConfigError if it is not a record, if its schedule
-/// is invalid, or if its fields `stages` and `micro_batches` are not the numbers of workers and micro-batches of the
-/// schedule. Does not recompute makespan and bound.
+/// Reads the text of a record. `source` names it in messages. Throws ConfigError if it is not a record, or if its
+/// schedule is invalid. Does not recompute makespan and bound.
 [[nodiscard]] Record record_from_json(const std::string& text, const std::string& source);
 
 }  // namespace chimera

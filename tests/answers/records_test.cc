@@ -72,8 +72,6 @@ TEST(RecordsTest, RefusesFilesThatAreNone) {
     copy.replace(copy.find(from), from.size(), to);
     return [copy] { (void)record_from_json(copy, "mine.json"); };
   };
-  EXPECT_THAT(changed(R"("micro_batches": )", R"("micro_batches": 1)"),
-              ThrowsMessage<ConfigError>(HasSubstr("mine.json: micro_batches: is not")));
   EXPECT_THAT(changed(R"("makespan")", R"("length")"), ThrowsMessage<ConfigError>(HasSubstr("length")));
   EXPECT_THAT(changed(R"({"op": "F")", R"({"op": "B")"),
               ThrowsMessage<ConfigError>(HasSubstr("mine.json: schedule: ")));
