@@ -7,7 +7,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <charconv>
 
 #include "core/complete_name.h"
 #include "core/counted.h"
@@ -292,15 +291,14 @@ PlanAnalysis answer(const PlanRequest& request) {
 
 void set_network(MachineProfile& machine, const std::string& network) {
   constexpr double kShare = 0.9;
-  const std::string_view per_gpu = "-per-gpu";
-  const bool is_each = network.ends_with(per_gpu);
-  const std::string rate = network.substr(0, network.size() - (is_each ? per_gpu.size() : 0));
-  double number = 0;
-  const auto [end, error] = std::from_chars(rate.data(), rate.data() + rate.size(), number);
-  if (error != std::errc() || std::string_view(end) != "Gb/s" || !(number > 0 && number < 1e6))
+  const std::string rate = network.substr(0, network.find("Gb/s"));
+  const std::string suffix = network.substr(rate.size());
+  const double number = parse_number<double>(rate).value_or(0);
+  const bool is_each = suffix == "Gb/s-per-gpu";
+  if (!(number > 0 && number < 1e6) || !(is_each || suffix == "Gb/s"))
     reject("--network '{}': expected a rate such as 200Gb/s for a node or 400Gb/s-per-gpu", network);
   if (is_each && machine.cores > 0)
-    reject("--network {}: the workers of '{}' are no GPUs; expected {}", network, machine.name, rate);
+    reject("--network {}: the workers of '{}' are no GPUs; expected {}Gb/s", network, machine.name, rate);
   // Seconds per byte of a link with `number` 10^9 bits per second.
   machine.point_to_point.between_nodes.beta = machine.all_reduce.between_nodes.beta = 8e-9 / (kShare * number);
   // The burst in the profile is a property of the network that is replaced.
