@@ -26,8 +26,15 @@ struct SearchArguments : RequestArguments<SearchRequest> {
   std::string record;  // name or file
 };
 
-void write_schedule(const std::string& path, const Schedule& schedule) {
-  write_output(path, path.ends_with(".csv") ? to_csv(schedule) : to_json(schedule));
+/// Writes the schedule to the file of --output, and returns the text for standard output.
+std::string report_search(const SearchArguments& options, const SearchAnswer& found) {
+  print_notes(found.notes);
+  const std::string& path = options.output;
+  const Schedule& schedule = found.result.schedule;
+  // The file is written first: a closed pipe then loses only the report.
+  if (!path.empty()) write_output(path, path.ends_with(".csv") ? to_csv(schedule) : to_json(schedule));
+  return options.format == Format::Json ? search_json(found.result, found.placement)
+                                        : search_text(found, {.columns = terminal_columns(STDOUT_FILENO)});
 }
 
 std::string print_search(SearchArguments& options) {
@@ -40,12 +47,7 @@ std::string print_search(SearchArguments& options) {
     messages().write(fmt::format("search: {:.0f} s, makespan {:.6g} by {}, lower bound {:.6g}\n", now.seconds,
                                  now.makespan, now.origin, now.lower_bound));
   };
-  const SearchAnswer found = answer(request, progress);
-  print_notes(found.notes);
-  // The file is written first: a closed pipe then loses only the report.
-  if (!options.output.empty()) write_schedule(options.output, found.result.schedule);
-  return options.format == Format::Json ? search_json(found.result, found.placement)
-                                        : search_text(found, {.columns = terminal_columns(STDOUT_FILENO)});
+  return report_search(options, answer(request, progress));
 }
 
 /// Refuses flags that would change the problem of a record.
@@ -70,19 +72,16 @@ int try_record(const CLI::App& command, const SearchArguments& options) {
   const SearchResult result = search(record.problem, {record.schedule}, chosen);
   // Makespans are sums of doubles in another order, so that equal ones may differ in the last bits.
   const bool beats = result.makespan < record.makespan * (1 - kRounding);
-  if (!options.output.empty()) write_schedule(options.output, result.schedule);
-  if (options.format == Format::Json) {
-    write_output("", search_json(result, record.placement));
-  } else {
+  std::string text = report_search(options, {result, record.problem.costs, record.placement, {record.placement}, {}});
+  if (options.format == Format::Text) {
     const std::string verdict = beats ? "The search beats the record."
                                 : record.makespan <= result.lower_bound * (1 + kRounding)
                                     ? "Nobody can beat the record: it equals the bound."
                                     : "The search does not beat the record.";
-    write_output(
-        "",
-        fmt::format("{}: makespan {:.6g}, lower bound {:.6g}\n{}{}\n", record.name, record.makespan, record.lower_bound,
-                    search_text({result, record.problem.costs, record.placement, {record.placement}, {}}), verdict));
+    text = fmt::format("{}: makespan {:.6g}, lower bound {:.6g}\n{}{}\n", record.name, record.makespan,
+                       record.lower_bound, text, verdict);
   }
+  write_output("", text);
   return beats ? 0 : 1;
 }
 

@@ -66,7 +66,7 @@ struct SearchAnswer {
                                   const std::function<void(const SearchProgress&)>& progress);
 
 /// Returns a picture, the makespan, its lower bound, the Pareto front and the placement.
-[[nodiscard]] std::string search_text(const SearchAnswer& answer, const TextStyle& style = {});
+[[nodiscard]] std::string search_text(const SearchAnswer& answer, const TextStyle& style);
 /// Returns the best schedule of a search, its makespan, lower bound and peak of activations, and the Pareto front as
 /// JSON. `placement` is the name of its placement; if it is empty, the JSON has no field `placement`.
 [[nodiscard]] std::string search_json(const SearchResult& result, const std::string& placement = "");
