@@ -1,6 +1,5 @@
 // `chimera generate`. Everything that can be wrong is found before the first token: flags, folder, tokenizer and all
-// prompts (prepare_generate()). Then every rank runs continue_all() with its own layers, and Writer prints on rank 0
-// what is there.
+// prompts (prepare_generate()). Then every rank runs continue_all() with its own layers, and rank 0 prints the result.
 
 #include <fmt/ranges.h>
 #include <unistd.h>
@@ -116,51 +115,24 @@ void check_flags(const GenerateOptions& options) {
   }
 }
 
-/// Writes text immediately, JSON at the end.
-class Writer {
- public:
-  explicit Writer(const GenerateJob& job) : job_(job) {}
+/// Writes a part of the output immediately.
+void write_now(std::string_view text) { write_output("", std::string(text)); }
 
-  void begin(const Prompt& prompt) {
-    if (is_json()) return;
-    if (job_.prompts.size() > 1)
-      write(fmt::format("{}prompt {}:\n", prompt.number == 0 ? "" : "\n", prompt.number + 1));
-    // A person reads the continuation after its prompt. Another program has the prompt already.
-    const GivenPrompt& given = job_.options.prompts[static_cast<std::size_t>(prompt.number)];
-    if (!given.is_tokens && ::isatty(STDOUT_FILENO) == 1) write(given.words);
-  }
-  void add(TokenId id, std::string_view text) {
-    if (is_json()) return;
-    // Text comes in pieces of whole characters; continue_prompt() keeps the bytes of an unfinished one.
-    if (job_.tokenizer != nullptr) return write(text);
-    write(fmt::format("{}{}", std::exchange(any_, true) ? "," : "", id));
-  }
-  void end(const Continuation& continuation) {
-    if (!is_json()) write("\n");
-    any_ = false;
-    const bool is_blank = continuation.text.find_first_not_of(" \t\r\n\v\f") == std::string::npos;
-    if (!is_json() && job_.tokenizer != nullptr && is_blank && !continuation.ids.empty()) {
-      print_message(
-          "the model continues with {} of blanks only; see --prompt and "
-          "--temperature, or train it longer",
-          counted(continuation.ids.size(), "token"));
-    }
-    nlohmann::ordered_json entry = {{"ids", continuation.ids}, {"text", nullptr}};
-    if (job_.tokenizer != nullptr) entry["text"] = continuation.text;
-    json_["prompts"].push_back(std::move(entry));
-  }
-  void finish() const {
-    if (is_json()) write(json_report(json_));
-  }
+void print_head(const GenerateJob& job, const Prompt& prompt) {
+  if (job.prompts.size() > 1)
+    write_now(fmt::format("{}prompt {}:\n", prompt.number == 0 ? "" : "\n", prompt.number + 1));
+  // A person reads the continuation after its prompt. Another program has the prompt already.
+  const GivenPrompt& given = job.options.prompts[static_cast<std::size_t>(prompt.number)];
+  if (!given.is_tokens && ::isatty(STDOUT_FILENO) == 1) write_now(given.words);
+}
 
- private:
-  [[nodiscard]] bool is_json() const { return job_.options.format == Format::Json; }
-  static void write(std::string_view text) { write_output("", std::string(text)); }
-
-  const GenerateJob& job_;
-  bool any_ = false;  // whether a token of the prompt has been written
-  nlohmann::ordered_json json_ = {{"prompts", nlohmann::ordered_json::array()}};
-};
+void print_end(const GenerateJob& job, const Continuation& continuation) {
+  write_now("\n");
+  const bool is_blank = continuation.text.find_first_not_of(" \t\r\n\v\f") == std::string::npos;
+  if (job.tokenizer == nullptr || !is_blank || continuation.ids.empty()) return;
+  print_message("the model continues with {} of blanks only; see --prompt and --temperature, or train it longer",
+                counted(continuation.ids.size(), "token"));
+}
 
 StageRanks one_stage_a_rank(const GenerateJob& job, RankId self) {
   StageRanks ranks{.holders = {}, .self = self};
@@ -174,24 +146,33 @@ void continue_all(const GenerateJob& job, RankId rank, Transport& transport) {
                             values_from_folder(job.folder));
   DistributedModel model({{StageId(rank.value()), own.stage.get()}}, one_stage_a_rank(job, rank), transport,
                          job.folder->model().hidden, scalar_type(job.options.dtype));
-  Writer writer(job);
   // The rank of the last stage chooses each token and sends it to all. Rank 0 prints it.
   const bool speaks = rank == RankId(0);
   if (speaks && !job.ignored.empty()) {
     print_message("{} of {} {} ignored, so transformers may continue differently", fmt::join(job.ignored, ", "),
                   kGenerationConfigName, job.ignored.size() == 1 ? "is" : "are");
   }
+  // Text is printed as it comes, JSON at the end.
+  const bool prints_text = speaks && job.options.format == Format::Text;
+  nlohmann::ordered_json answers = nlohmann::ordered_json::array();
   ContinuationOptions options = job.options.continuation;
   for (const Prompt& prompt : job.prompts) {
     options.tokens = job.tokens[static_cast<std::size_t>(prompt.number)];
-    if (speaks) writer.begin(prompt);
-    const Continuation continuation =
-        continue_prompt(model, prompt, options, job.tokenizer.get(), [&](TokenId id, std::string_view text) {
-          if (speaks) writer.add(id, text);
-        });
-    if (speaks) writer.end(continuation);
+    if (prints_text) print_head(job, prompt);
+    const char* separator = "";
+    const auto on_token = [&](TokenId id, std::string_view text) {
+      if (!prints_text) return;
+      // Text comes in pieces of whole characters; continue_prompt() keeps the bytes of an unfinished one.
+      if (job.tokenizer != nullptr) return write_now(text);
+      write_now(fmt::format("{}{}", std::exchange(separator, ","), id));
+    };
+    const Continuation continuation = continue_prompt(model, prompt, options, job.tokenizer.get(), on_token);
+    if (prints_text) print_end(job, continuation);
+    nlohmann::ordered_json& answer = answers.emplace_back();
+    answer = {{"ids", continuation.ids}, {"text", nullptr}};
+    if (job.tokenizer != nullptr) answer["text"] = continuation.text;
   }
-  if (speaks) writer.finish();
+  if (speaks && !prints_text) write_now(json_report({{"prompts", answers}}));
 }
 
 /// Throws ConfigError if weights, tokenizer and prompts do not fit together.
