@@ -56,10 +56,6 @@ std::vector<std::int64_t> named_values_of(const ShapeAxis& axis, const std::stri
 
 }  // namespace
 
-std::vector<AxisValues> ShapeRequest::all_axes() {
-  return mapped(shape_axes(), [](const ShapeAxis& axis) { return AxisValues{&axis}; });
-}
-
 void ShapeRequest::visit(Door& door, FieldValues counts) {
   const bool lists = counts == FieldValues::Lists;
   const char* const type = lists ? "N|LIST" : "N";

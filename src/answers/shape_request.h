@@ -45,7 +45,7 @@ struct ShapeRequest {
   PipelineShape shape;      // parsed stages and micro-batches, if each is one value; the other fields are unused
   std::string stages_list;  // stages as text, also for one value; empty: not given
   std::string micro_batches_list;
-  std::vector<AxisValues> axes = all_axes();
+  std::vector<AxisValues> axes = mapped(shape_axes(), [](const ShapeAxis& axis) { return AxisValues{&axis}; });
 
   /// Visits the fields; `counts` says whether they accept lists.
   void visit(Door& door, FieldValues counts = FieldValues::Single);
@@ -83,9 +83,6 @@ struct ShapeRequest {
   /// Throws ConfigError if a field is given, because `what`, such as a schedule file, already has a shape. `what`
   /// starts the message.
   void require_absent(const std::string& what) const;
-
- private:
-  [[nodiscard]] static std::vector<AxisValues> all_axes();
 };
 
 }  // namespace chimera
