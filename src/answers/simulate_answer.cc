@@ -7,15 +7,16 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <iterator>
 #include <limits>
+#include <map>
 #include <tuple>
 
 #include "check/check_limits.h"
 #include "core/counted.h"
 #include "core/json.h"
+#include "core/mapped.h"
 #include "core/reject.h"
 #include "passes/unroll.h"
 #include "render/timeline_json.h"
@@ -133,17 +134,14 @@ std::string critical_path_as_text(const Panel& panel) {
   if (path.empty()) return "critical path: no op\n";
   const auto op = [&](const Place& place) { return panel.schedule.workers[place.worker][place.position]; };
   const auto time = [&](const Place& place) { return panel.timeline.workers[place.worker].ops[place.position]; };
-  std::array<int, kOpKinds> counts{};
+  std::map<OpKind, int> counts;
   double in_ops = 0;
   for (const Place& place : path) {
-    ++counts[static_cast<std::size_t>(op(place).kind)];
+    ++counts[op(place).kind];
     in_ops += time(place).end - time(place).start;
   }
-  std::vector<std::string> kinds;
-  for (int k = 0; k < kOpKinds; ++k) {
-    const int count = counts[static_cast<std::size_t>(k)];
-    if (count > 0) kinds.push_back(fmt::format("{} {}", count, letter(static_cast<OpKind>(k))));
-  }
+  const auto kinds =
+      mapped(counts, [](const auto& entry) { return fmt::format("{} {}", entry.second, letter(entry.first)); });
   // The path ends at the last op; all-reduces and updates may follow it.
   const double after = panel.timeline.makespan - time(path.back()).end;
   // Rounding may make the difference of sums slightly negative.
