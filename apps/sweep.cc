@@ -33,11 +33,19 @@
 namespace chimera::apps {
 namespace {
 
-/// Options of the training runs.
-struct SweepTraining {
-  std::string data;                // value of `train --data`
+struct SweepArguments : RequestArguments<SweepRequest> {
+  std::string train;               // value of `train --data`; empty: simulation only
   std::vector<std::string> flags;  // further flags of `train`
-  std::string output;              // CSV file of the sweep, read at the start and written after each row; empty: none
+  std::string chart;
+  std::string value;
+  std::string over;
+  CLI::Option* format_option = nullptr;
+
+  [[nodiscard]] bool writes_file() const { return !output.empty() && output != "-"; }
+  /// A file is CSV, unless --format or its ending says otherwise.
+  [[nodiscard]] Format chosen_format() const {
+    return writes_file() && format_option->count() == 0 && format == Format::Text ? Format::Csv : format;
+  }
 };
 
 using Cells = std::vector<std::string>;
@@ -90,14 +98,14 @@ std::string content_of(const std::string& path) {
 }
 
 /// Rows of another model, text, schedule or length must not be taken for those of this sweep.
-std::string run_of(const SweepTraining& training, const SweepRow& row) {
+std::string run_of(const SweepArguments& options, const SweepRow& row) {
   // Files of other flags may be outputs, which differ after each row.
   const std::set<std::string> inputs = {"--config", "--data",     "--from",      "--model",
                                         "--recipe", "--schedule", "--tokenizer", "--validation"};
-  std::istringstream data(training.data);  // A mixture is `0.7:a 0.3:b`
-  std::vector<std::string> words = {"--schedule", row.schedule(), "--data", training.data};
+  std::istringstream data(options.train);  // A mixture is `0.7:a 0.3:b`
+  std::vector<std::string> words = {"--schedule", row.schedule(), "--data", options.train};
   words.insert(words.end(), std::istream_iterator<std::string>(data), {});
-  words.insert(words.end(), training.flags.begin(), training.flags.end());
+  words.insert(words.end(), options.flags.begin(), options.flags.end());
   std::string text, flag;
   for (const std::string& word : words) {
     text += " " + word;
@@ -108,11 +116,11 @@ std::string run_of(const SweepTraining& training, const SweepRow& row) {
   return fmt::format("{:08x}", crc32c(text));
 }
 
-Cells train_row(const SweepRow& row, const SweepTraining& training) {
+Cells train_row(const SweepRow& row, const SweepArguments& options) {
   // The metrics are read and then removed.
   const TemporaryFolder folder;
   const std::string metrics = folder.file("metrics.jsonl");
-  std::vector<std::string> words = {"train", "--data", training.data, "--metrics", metrics};
+  std::vector<std::string> words = {"train", "--data", options.train, "--metrics", metrics};
   const bool is_file = names_schedule_file(row.schedule());
   for (const SweepCell& cell : row.inputs()) {
     if (cell.text.empty()) continue;
@@ -123,7 +131,7 @@ Cells train_row(const SweepRow& row, const SweepTraining& training) {
     words.insert(words.end(), {flag, cell.text});
   }
   // Last, because later flags override earlier ones.
-  words.insert(words.end(), training.flags.begin(), training.flags.end());
+  words.insert(words.end(), options.flags.begin(), options.flags.end());
   // The command as typed, so that a user can repeat one row.
   std::cerr << "$ " << shell_command(words) << "\n" << std::flush;
   const CommandResult result = run_this_program(words);
@@ -132,20 +140,20 @@ Cells train_row(const SweepRow& row, const SweepTraining& training) {
   const RunResults figures = summarize_run(read_run(metrics));
   return {fmt::format("{:.10g}", figures.tokens_per_second), fmt::format("{:.10g}", figures.step_seconds),
           fmt::format("{:.0f}", figures.peak_memory_bytes), fmt::format("{:.10g}", figures.final_loss),
-          run_of(training, row)};
+          run_of(options, row)};
 }
 
 /// Trains each row that `output` does not already contain, and returns all rows with the columns of kMeasuredColumns.
 /// Throws ConfigError if the existing `output` is not a table of these rows, and Error if a training run fails or
 /// another process writes `output`.
-std::vector<SweepRow> train_rows(std::vector<SweepRow> rows, const SweepTraining& training) {
-  const std::string& path = training.output;
+std::vector<SweepRow> train_rows(std::vector<SweepRow> rows, const SweepArguments& options) {
+  const std::string path = options.writes_file() ? options.output : "";
   const auto before = read_measured(path, rows.front());
   for (const auto& [key, cells] : before) {
     // A row of another sweep would be lost when the file is replaced.
     const auto row = std::ranges::find(rows, key, key_of);
     if (row == rows.end()) reject("--output {}: has the row {}... of another sweep; give another file", path, key);
-    if (cells.back() == run_of(training, *row)) continue;
+    if (cells.back() == run_of(options, *row)) continue;
     reject("--output {}: its rows are of other data or flags of `train`; give another file", path);
   }
   const auto content = [&] { return is_file(path) ? read_whole(path) : ""; };
@@ -154,7 +162,7 @@ std::vector<SweepRow> train_rows(std::vector<SweepRow> rows, const SweepTraining
   std::vector<SweepRow> done;
   for (SweepRow& row : rows) {
     const auto known = before.find(key_of(row));
-    const Cells cells = known != before.end() ? known->second : train_row(row, training);
+    const Cells cells = known != before.end() ? known->second : train_row(row, options);
     for (std::size_t c = 0; c < kMeasuredColumns.size(); ++c)
       row.cells.push_back(measured_cell(kMeasuredColumns[c], cells[c]));
     done.push_back(std::move(row));
@@ -169,22 +177,8 @@ std::vector<SweepRow> train_rows(std::vector<SweepRow> rows, const SweepTraining
   return done;
 }
 
-struct SweepArguments : RequestArguments<SweepRequest> {
-  std::string train;  // training data; empty: simulation only
-  std::string chart;
-  std::string value;
-  std::string over;
-  CLI::Option* format_option = nullptr;
-
-  [[nodiscard]] bool writes_file() const { return !output.empty() && output != "-"; }
-  /// A file is CSV, unless --format or its ending says otherwise.
-  [[nodiscard]] Format chosen_format() const {
-    return writes_file() && format_option->count() == 0 && format == Format::Text ? Format::Csv : format;
-  }
-};
-
 void require_fitting_flags(const SweepArguments& options, const CLI::App& command) {
-  const std::vector<std::string> more = command.remaining();
+  const std::vector<std::string>& more = options.flags;
   require_effect(command, {"--value", "--over"}, !options.chart.empty(), "--chart");
   const bool names_schedules = !more.empty() && (more.front() == "--schedule" || !more.front().starts_with("-"));
   if (names_schedules) reject("sweep: unexpected '{}'; --schedules NAME,NAME names schedules", more.front());
@@ -218,11 +212,7 @@ void run(const SweepArguments& options, const CLI::App& command) {
   const bool is_trained = !options.train.empty();
   // The front is taken before training, which would else train rows that it leaves out.
   SweepResult result = answer(options.request);
-  if (is_trained) {
-    result.rows = train_rows(
-        std::move(result.rows),
-        {.data = options.train, .flags = command.remaining(), .output = options.writes_file() ? options.output : ""});
-  }
+  if (is_trained) result.rows = train_rows(std::move(result.rows), options);
   // Drawn before the table is written, so that an unknown column fails before any output.
   std::string chart;
   if (!options.chart.empty()) {
@@ -280,7 +270,10 @@ void add_sweep(CLI::App& program, const Invocation&, int&) {
              "column on the x axis (default micro_batches; peak_stage_units with --pareto)");
   set_common_flags(*command, {"--schedules", "--stages", "--micro-batches", "--chunks", "--forward", "--backward",
                               "--latency", "--costs", "--max-in-flight", "--train", "--output", "--format", "--chart"});
-  command->callback([options, command] { run(*options, *command); });
+  command->callback([options, command] {
+    options->flags = command->remaining();
+    run(*options, *command);
+  });
 }
 
 }  // namespace chimera::apps
