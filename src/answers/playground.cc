@@ -10,6 +10,7 @@
 #include <cctype>
 #include <exception>
 #include <new>
+#include <utility>
 
 #include "answers/check_answer.h"
 #include "answers/door.h"
@@ -124,7 +125,7 @@ SimulateRequest requested(const JsonValue& json) {
 
 bool can_be_drawn(const CheckResult& report) {
   // With these two kinds, ids do not exist, and the picture indexes by them. Other violations can be shown.
-  return std::none_of(report.findings.begin(), report.findings.end(), [](const Finding& finding) {
+  return std::ranges::none_of(report.findings, [](const Finding& finding) {
     return finding.violation.kind == ViolationKind::BadPlacement || finding.violation.kind == ViolationKind::OutOfRange;
   });
 }
@@ -143,55 +144,44 @@ Json rows_json(const Schedule& schedule) {
   });
 }
 
-struct PartialRun {
-  Panel panel;                       // all ops; those that cannot run are placed in order after the end of the others
-  std::vector<std::size_t> visited;  // [worker]: number of ops that can run
-};
-
-std::vector<std::size_t> time_running(const OpTable& table, const CostTable& costs, Timeline& timeline) {
+/// Simulates the ops that can run, without message times. Skips ops whose inputs never arrive, and all later ops of the
+/// same worker. Requires ids in range and a valid placement. Returns `panel`, the data of a picture, and `visited`, for
+/// each worker the number of ops that can run.
+Json run_as_far_as_possible(const Schedule& schedule, const CostModel& costs) {
+  const OpTable table(schedule);
+  const CostTable durations(schedule, costs);
+  Timeline timeline = empty_timeline(schedule);
   const auto timed = [&](OpIndex op) -> TimedOp& {
     const std::size_t worker = table.worker(op);
     return timeline.workers[worker].ops[op - table.first(worker)];
   };
-  // simulate() would refuse a schedule with a deadlock; this shows how far it gets.
-  std::vector<double> free(timeline.workers.size(), 0);
-  // Visits the ops that can run, and stops where all workers wait.
-  return visit_in_dependency_order(table, [&](OpIndex op) {
+  std::vector<double> free(timeline.workers.size(), 0);  // [worker]: end of its last op
+  // simulate() would refuse a schedule with a deadlock. This visits the ops that can run, and stops where all workers
+  // wait.
+  const std::vector<std::size_t> visited = visit_in_dependency_order(table, [&](OpIndex op) {
     // An op starts when its worker is free and its inputs are there; messages take no time.
     double start = free[table.worker(op)];
     for (const OpIndex input : table.inputs(table.op(op))) {
       if (input != kNoOp) start = std::max(start, timed(input).end);
     }
-    timed(op) = {start, start + costs.duration(table.op(op))};
+    timed(op) = {start, start + durations.duration(table.op(op))};
     free[table.worker(op)] = timed(op).end;
   });
-}
-
-/// Simulates the ops that can run, without message times. Skips ops whose inputs never arrive, and all later ops of the
-/// same worker. Requires ids in range and a valid placement.
-PartialRun run_as_far_as_possible(const Schedule& schedule, const CostModel& costs) {
-  const OpTable table(schedule);
-  const CostTable durations(schedule, costs);
-  Timeline timeline = empty_timeline(schedule);
-  const std::vector<std::size_t> visited = time_running(table, durations, timeline);
   double reached = 0;
-  for (const WorkerTimeline& worker : timeline.workers) {
-    for (const TimedOp& op : worker.ops) reached = std::max(reached, op.end);
-  }
+  for (const double end : free) reached = std::max(reached, end);
   for (std::size_t w = 0; w < visited.size(); ++w) {
     // The page draws ops that cannot run after all others, in the order of their worker, and marks them.
     double time = reached;
     for (std::size_t i = visited[w]; i < timeline.workers[w].ops.size(); ++i) {
-      const double end = time + durations.duration(schedule.workers[w][i]);
-      timeline.workers[w].ops[i] = {time, end};
-      time = end;
+      const double start = std::exchange(time, time + durations.duration(schedule.workers[w][i]));
+      timeline.workers[w].ops[i] = {start, time};
     }
-    timeline.makespan = std::max(timeline.makespan, std::max(time, reached));
+    timeline.makespan = std::max(timeline.makespan, time);
   }
   timeline.ops_end = timeline.makespan;
-  Panel panel{
+  const Panel panel{
       .title = schedule.name, .schedule = schedule, .timeline = std::move(timeline), .explanation = {}, .totals = {}};
-  return {std::move(panel), visited};
+  return {{"panel", page_panel(panel)}, {"visited", visited}};
 }
 
 Simulation simulated(const JsonValue& json) {
@@ -291,9 +281,7 @@ Json answer_check(const JsonValue& json) {
                  {"micro_batches", report.schedule.micro_batches},
                  {"rows", rows_json(report.schedule)}};
   if (report.is_valid() || !can_be_drawn(report)) return answer;
-  const PartialRun run = run_as_far_as_possible(report.schedule, costs.costs_of(report.schedule));
-  answer["panel"] = page_panel(run.panel);
-  answer["visited"] = run.visited;
+  answer.update(run_as_far_as_possible(report.schedule, costs.costs_of(report.schedule)));
   return answer;
 }
 
