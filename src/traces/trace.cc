@@ -7,11 +7,14 @@
 #include <cmath>
 #include <cstring>
 #include <filesystem>
+#include <functional>
 #include <limits>
 #include <map>
 #include <set>
+#include <span>
 
 #include "check/check_schedule.h"
+#include "core/mapped.h"
 #include "core/reject.h"
 #include "generate/registry.h"
 #include "schedule/dependencies.h"
@@ -21,6 +24,7 @@ namespace chimera {
 namespace {
 
 constexpr double kNanosecond = 1e-9;
+constexpr double kUnbounded = std::numeric_limits<double>::infinity();
 constexpr std::int64_t kMaxKnownOps = 1'000'000;
 constexpr double kFarApart = 3600;  // Seconds between the traces of one run, at most
 
@@ -111,7 +115,7 @@ std::vector<RankTrace*> choose_pipeline(std::vector<RankTrace>& ranks, std::int6
          ranks.size(), stages.size(), ranks.front().world_size);
 }
 
-/// The ops of a worker: indices of ranges, step after step.
+/// The ops of a worker: indices of ranges, step after step, and then the number of all ranges.
 struct OpWindows {
   std::vector<std::size_t> ranges;
   std::size_t begin = 0;   // Index of the first complete step
@@ -172,6 +176,7 @@ OpWindows windows_of(const RankTrace& rank) {
             "before; profile steps of one schedule, without evaluation",
             rank.file, rank.rank, to_text(op), to_text(before));
       }
+      windows.ranges.push_back(rank.ranges.size());
       return windows;
     }
   }
@@ -189,36 +194,30 @@ class TraceBuilder {
   }
 
   Trace build() {
-    name_stages();
-    for (const RankTrace* rank : workers_) windows_.push_back(windows_of(*rank));
-    origins_.resize(workers_.size());
     for (std::size_t w = 0; w < workers_.size(); ++w) {
-      origins_[w] = static_cast<double>(workers_[w]->origin - workers_[0]->origin) * kNanosecond;
+      name_stages(w);
+      windows_.push_back(windows_of(*workers_[w]));
       trace_.on_device = trace_.on_device || workers_[w]->on_device;
       trace_.ranks.push_back(workers_[w]->rank);
     }
     make_schedule();
-    const OpTable table(trace_.schedule);
-    table_ = &table;
+    table_.emplace(trace_.schedule);
     end_waits();
+    for (std::size_t w = 0; w < workers_.size(); ++w)
+      shift_times(w, static_cast<double>(workers_[w]->origin - workers_[0]->origin) * kNanosecond);
     align_steps();
     align_clocks();
-    collect();
+    for (std::size_t k = first_step_; k < end_step_; ++k) add_step(k);
+    finish();
     return std::move(trace_);
   }
 
  private:
   // torch's GPipe names the micro-batches, but not the only stage of a rank, which is the rank of the pipeline.
-  void name_stages() {
-    for (std::size_t w = 0; w < workers_.size(); ++w) {
-      for (TraceRange& range : workers_[w]->ranges) {
-        if (range.op.stage.value() < 0) range.op.stage = StageId(static_cast<std::int64_t>(w));
-      }
+  void name_stages(std::size_t w) {
+    for (TraceRange& range : workers_[w]->ranges) {
+      if (range.op.stage.value() < 0) range.op.stage = StageId(static_cast<std::int64_t>(w));
     }
-  }
-
-  [[nodiscard]] TraceRange& range(std::size_t w, std::size_t step, std::size_t op) const {
-    return workers_[w]->ranges[windows_[w].at(step, op)];
   }
 
   void make_schedule() {
@@ -229,10 +228,10 @@ class TraceBuilder {
     for (std::size_t w = 0; w < workers_.size(); ++w) {
       auto& list = schedule.workers.emplace_back();
       for (std::size_t i = 0; i < windows_[w].length; ++i) {
-        list.push_back(range(w, 0, i).op);
-        schedule.stages = std::max(schedule.stages, list.back().stage.value() + 1);
-        schedule.micro_batches = std::max(schedule.micro_batches, list.back().micro_batch.value() + 1);
-        replicas = std::max<std::int64_t>(replicas, list.back().replica.value() + 1);
+        const Op& op = list.emplace_back(workers_[w]->ranges[windows_[w].at(0, i)].op);
+        schedule.stages = std::max(schedule.stages, op.stage.value() + 1);
+        schedule.micro_batches = std::max(schedule.micro_batches, op.micro_batch.value() + 1);
+        replicas = std::max<std::int64_t>(replicas, op.replica.value() + 1);
       }
       ops += list.size();
     }
@@ -249,9 +248,10 @@ class TraceBuilder {
     }
     if (const auto violations = check(schedule); !violations.empty())
       reject("{}: the traces hold no complete schedule: {}", file, violations.front().message);
+    const auto orders = without_pairs(schedule).workers;
     for (Schedule& known : known_schedules(std::ssize(workers_), schedule.micro_batches,
                                            std::max<std::int64_t>(1, schedule.stages / std::ssize(workers_)))) {
-      if (!has_same_orders(known, schedule)) continue;
+      if (known.placement != schedule.placement || without_pairs(known).workers != orders) continue;
       known.workers = schedule.workers;  // With the pairs that ran
       schedule = std::move(known);
       trace_.is_known = true;
@@ -259,8 +259,22 @@ class TraceBuilder {
     }
   }
 
-  static bool has_same_orders(const Schedule& one, const Schedule& other) {
-    return one.placement == other.placement && without_pairs(one).workers == without_pairs(other).workers;
+  /// Returns the range of an op in a step.
+  [[nodiscard]] const TraceRange& range(std::size_t step, OpIndex op) const {
+    const std::size_t w = table_->worker(op);
+    return workers_[w]->ranges[windows_[w].at(step, op - table_->first(w))];
+  }
+  /// Returns the ranges between the op at `position`, at least 1, and the op before it. If `position` is the number of
+  /// ops, these are the ranges after the last op.
+  [[nodiscard]] std::span<const TraceRange> ranges_before(std::size_t w, std::size_t step, std::size_t position) const {
+    const std::size_t begin = windows_[w].at(step, position - 1) + 1;
+    return std::span(workers_[w]->ranges).subspan(begin, windows_[w].at(step, position) - begin);
+  }
+  [[nodiscard]] Place place_of(OpIndex op) const {
+    return {table_->worker(op), op - table_->first(table_->worker(op))};
+  }
+  [[nodiscard]] OpIndex index_of(const Place& place) const {
+    return table_->first(place.worker) + static_cast<OpIndex>(place.position);
   }
 
   /// Returns the op of another worker whose message the op needs, or kNoOp.
@@ -272,7 +286,7 @@ class TraceBuilder {
   // Only ops that need a message of another worker wait for it; the first operator after the wait starts their work.
   void end_waits() {
     for (std::size_t w = 0; w < workers_.size(); ++w) {
-      if (workers_[w]->on_device || workers_[w]->own_worker >= 0) continue;
+      if (!marks_waits(*workers_[w])) continue;
       for (TraceRange& range : workers_[w]->ranges) {
         if (!is_op(range) || sender_of(w, range.op) == kNoOp) continue;
         const double start = range.received > 0 ? range.received : range.first_operator;
@@ -281,17 +295,28 @@ class TraceBuilder {
     }
   }
 
+  void shift_times(std::size_t w, double seconds) {
+    for (TraceRange& range : workers_[w]->ranges) {
+      for (double* time : {&range.start, &range.end, &range.first_operator, &range.work_start, &range.work_end})
+        *time += seconds;
+    }
+  }
+
   /// Returns the start of the worker's first op, without its wait: other workers may still run the step before.
-  [[nodiscard]] double start_of(std::size_t w, std::size_t step) { return origins_[w] + range(w, step, 0).work_start; }
+  [[nodiscard]] double start_of(std::size_t w, std::size_t step) const {
+    return range(step, table_->first(w)).work_start;
+  }
+  /// Returns the start of the op, with its wait if it is known.
+  [[nodiscard]] double begin_of(std::size_t w, const TraceRange& op) const {
+    return marks_waits(*workers_[w]) ? op.start : op.work_start;
+  }
 
   /// Drops steps that some ranks have not recorded: those before the last rank's first step.
   void align_steps() {
     // Ranks start to record at different times. A rank whose second step is closer to the latest first step than its
     // own first one has recorded a step more.
-    const auto [fewest, most] = std::ranges::minmax(windows_, {}, &OpWindows::steps);
-    std::size_t steps = fewest.steps;
-    if (fewest.steps != most.steps) {
-      double latest = -std::numeric_limits<double>::infinity();
+    if (std::ranges::adjacent_find(windows_, std::not_equal_to(), &OpWindows::steps) != windows_.end()) {
+      double latest = -kUnbounded;
       for (std::size_t w = 0; w < workers_.size(); ++w) latest = std::max(latest, start_of(w, 0));
       for (std::size_t w = 0; w < workers_.size(); ++w) {
         OpWindows& windows = windows_[w];
@@ -299,93 +324,267 @@ class TraceBuilder {
           windows.begin += windows.length;
           --windows.steps;
         }
-        steps = std::min(steps, windows.steps);
       }
     }
-    if (chosen_.first < 1 || chosen_.last < chosen_.first || chosen_.first > static_cast<std::int64_t>(steps))
-      reject("--steps {}-{}: the traces have steps 1 to {}", chosen_.first, chosen_.last, steps);
+    num_steps_ = std::ranges::min(windows_, {}, &OpWindows::steps).steps;
+    if (chosen_.first < 1 || chosen_.last < chosen_.first || chosen_.first > static_cast<std::int64_t>(num_steps_))
+      reject("--steps {}-{}: the traces have steps 1 to {}", chosen_.first, chosen_.last, num_steps_);
     first_step_ = static_cast<std::size_t>(chosen_.first) - 1;
-    end_step_ = std::min(steps, static_cast<std::size_t>(chosen_.last));
-    num_steps_ = steps;
+    end_step_ = std::min(num_steps_, static_cast<std::size_t>(chosen_.last));
   }
 
   /// A message is never received before it was sent. Both directions bound the difference of two clocks; no difference
   /// is assumed if the bounds allow it.
   void align_clocks() {
-    constexpr double kUnbounded = std::numeric_limits<double>::infinity();
-    const std::size_t count = workers_.size();
-    std::map<std::pair<std::size_t, std::size_t>, double> most;  // Receiver's clock is at most this late
-    for (std::size_t w = 0; w < count; ++w) {
-      for (std::size_t i = 0; i < windows_[w].length; ++i) {
-        const OpIndex sender = sender_of(w, trace_.schedule.workers[w][i]);
-        if (sender == kNoOp) continue;
-        const std::size_t from = table_->worker(sender);
-        // How late the receiver's clock can be: it starts its work after the message was sent, in every step.
-        double& bound = most.try_emplace({from, w}, kUnbounded).first->second;
-        for (std::size_t k = 0; k < num_steps_; ++k) {
-          const double sent = origins_[from] + range(from, k, sender - table_->first(from)).work_end;
-          bound = std::min(bound, origins_[w] + range(w, k, i).work_start - sent);
-        }
-      }
+    // [sender, receiver]: how late the receiver's clock can be. It starts its work after the message was sent, in every
+    // step.
+    std::map<std::pair<std::size_t, std::size_t>, double> most;
+    for (OpIndex op = 0; op < table_->size(); ++op) {
+      const OpIndex sender = sender_of(table_->worker(op), table_->op(op));
+      if (sender == kNoOp) continue;
+      double& bound = most.try_emplace({table_->worker(sender), table_->worker(op)}, kUnbounded).first->second;
+      for (std::size_t k = 0; k < num_steps_; ++k)
+        bound = std::min(bound, range(k, op).work_start - range(k, sender).work_end);
     }
     // Breadth first from worker 0, whose clock all others follow.
-    std::vector<bool> reached(count, false);
     std::vector<std::size_t> queue = {0};
-    reached[0] = true;
+    late_ = {{0, 0.0}};
     double largest = 0;
     for (std::size_t next = 0; next < queue.size(); ++next) {
       const std::size_t from = queue[next];
-      for (std::size_t to = 0; to < count; ++to) {
-        if (reached[to] || !most.contains({from, to})) continue;
-        const double high = most[{from, to}] + shift(from);
-        // Messages in the other direction bound the difference from below.
-        const double low = most.contains({to, from}) ? shift(from) - most[{to, from}] : -kUnbounded;
-        // The clock of `to` is late by a value from `low` to `high`.
-        const double late = low > 0 || high < 0 ? (std::isfinite(low) ? (low + high) / 2 : high) : 0;
-        shifts_[to] = late;
-        largest = std::max(largest, std::abs(late));
-        reached[to] = true;
+      for (const auto& [hop, bound] : most) {
+        const std::size_t to = hop.second;
+        if (hop.first != from || late_.contains(to)) continue;
+        // The clock of `to` is late by a value from `low` to `high`. Gradients go where activations come from.
+        const double high = late_[from] + bound;
+        const double low = late_[from] - most.at({to, from});
+        late_[to] = low > 0 || high < 0 ? (low + high) / 2 : 0;
+        largest = std::max(largest, std::abs(late_[to]));
         queue.push_back(to);
       }
     }
-    for (const auto& [w, late] : shifts_) origins_[w] -= late;
+    for (const auto& [w, late] : late_) shift_times(w, -late);
     if (largest > 1e-6)
       trace_.notes.push_back(fmt::format("clocks of the ranks differ by up to {:.6g} s; messages align them", largest));
   }
-  [[nodiscard]] double shift(std::size_t w) const {
-    const auto found = shifts_.find(w);
-    return found == shifts_.end() ? 0 : found->second;
+
+  /// Returns the start of the first op of a step.
+  [[nodiscard]] double start_of_step(std::size_t step) const {
+    double start = kUnbounded;
+    for (std::size_t w = 0; w < workers_.size(); ++w) start = std::min(start, start_of(w, step));
+    return start;
   }
 
-  void collect() {
-    const auto stages = static_cast<std::size_t>(trace_.schedule.stages);
-    trace_.times.resize(stages);
-    trace_.sums.resize(stages);
-    std::vector<double> weight_shares;
-    for (std::size_t k = first_step_; k < end_step_; ++k) {
-      add_step(k);
-      for (std::size_t w = 0; w < workers_.size(); ++w) {
-        for (std::size_t i = 0; i < windows_[w].length; ++i) {
-          const TraceRange& at = range(w, k, i);
-          trace_.times[at.op.stage.index()][static_cast<std::size_t>(at.op.kind)].push_back(at.work_end -
-                                                                                            at.work_start);
-          if (at.weight_products >= 0) weight_shares.push_back(at.weight_products);
-        }
-      }
-    }
-    if (!weight_shares.empty()) trace_.weight_share = median(weight_shares);
+  /// Returns the end of the last optimizer step of all ranks, or `end` if that is later.
+  [[nodiscard]] double end_of_optimizers(double end) const {
     for (const RankTrace* rank : workers_) {
       for (const TraceRange& other : rank->ranges) {
-        if (other.kind == RangeKind::GradientSum && other.op.stage.index() < stages)
+        if (other.kind == RangeKind::Optimizer) end = std::max(end, other.end);
+      }
+    }
+    return end;
+  }
+
+  void add_step(std::size_t k) {
+    TraceStep step;
+    step.timeline = empty_timeline(trace_.schedule);
+    trace_.times.resize(static_cast<std::size_t>(trace_.schedule.stages));
+    const double start = start_of_step(k);
+    double end = start;
+    for (OpIndex op = 0; op < table_->size(); ++op) {
+      const TraceRange& at = range(k, op);
+      const auto [w, position] = place_of(op);
+      step.timeline.workers[w].ops[position] = {at.work_start - start, at.work_end - start};
+      end = std::max(end, at.work_end);
+      trace_.times[at.op.stage.index()][static_cast<std::size_t>(at.op.kind)].push_back(at.work_end - at.work_start);
+      if (at.weight_products >= 0) weight_shares_.push_back(at.weight_products);
+    }
+    step.pipeline = end - start;
+    const double next = k + 1 < num_steps_ ? start_of_step(k + 1) : end_of_optimizers(end);
+    step.seconds = next - start;
+    for (std::size_t w = 0; w < workers_.size(); ++w) add_parts(w, k, start, next, step);
+    step.costs = costs_of(k, step);
+    step.timeline.makespan = step.pipeline;
+    count_peaks(trace_.schedule, step.timeline);
+    summarize_timeline(step.timeline);
+    step.timeline.step_ends = {step.timeline.makespan};
+    step.timeline.period = step.seconds;
+    trace_.steps.push_back(std::move(step));
+    if (k + 1 == num_steps_) return;
+    // Whether a rank starts the next step, or waits in it, before all have ended the ops of this one.
+    double begin = kUnbounded;
+    for (std::size_t w = 0; w < workers_.size(); ++w)
+      begin = std::min(begin, begin_of(w, range(k + 1, table_->first(w))));
+    overlaps_ += begin < end ? 1 : -1;
+  }
+
+  void add_parts(std::size_t w, std::size_t k, double start, double next, TraceStep& step) {
+    WorkerParts& parts = step.parts.emplace_back();
+    double cursor = start;
+    for (OpIndex op = table_->first(w); op < table_->first(w + 1); ++op) {
+      const TraceRange& at = range(k, op);
+      const Place place = place_of(op);
+      const bool is_first = place.position == 0;
+      double gap = std::max(0.0, at.work_start - cursor);
+      if (!is_first) {
+        for (const TraceRange& other : ranges_before(w, k, place.position)) gap -= add_other(w, other, parts, gap);
+      }
+      double wait = 0;
+      if (const OpIndex sender = sender_of(w, at.op); sender != kNoOp) {
+        const double sent = range(k, sender).work_end;
+        wait = std::min(gap, marks_waits(*workers_[w]) ? at.work_start - at.start : gap);
+        const double late = std::clamp(sent - (at.work_start - wait), 0.0, wait);
+        step.messages.push_back(
+            {place_of(sender), place, sent - start, (wait > 0 ? std::max(sent, at.work_start) : sent) - start});
+        step.awaited.push_back(late > 0);
+        if (!is_first) {
+          parts.late += late;
+          parts.transit += wait - late;
+          if (late > 0) step.late.push_back({place, place_of(sender), late});
+        }
+      }
+      (is_first ? parts.ends : parts.host) += is_first ? gap : gap - wait;
+      const double work = at.work_end - at.work_start;
+      parts.ops[static_cast<std::size_t>(at.op.kind)] += work;
+      parts.inside += std::max(0.0, work - at.covered);
+      cursor = std::max(cursor, at.work_end);
+    }
+    // The rest of the step, after its last op: sums, the optimizer, and loading data. In a V, a worker may begin the
+    // next step while others still run this one.
+    double rest = next - cursor;
+    for (const TraceRange& other : ranges_before(w, k, windows_[w].length)) {
+      if (other.start >= next) break;
+      const double taken = add_other(w, other, parts, rest);
+      if (other.kind == RangeKind::GradientSum && taken > 0) step.pipeline = std::max(step.pipeline, other.end - start);
+      rest -= taken;
+    }
+    parts.ends += rest;
+  }
+
+  /// Adds a range that is no op to its part, at most `most` seconds of it. Returns these seconds.
+  double add_other(std::size_t w, const TraceRange& other, WorkerParts& parts, double most) const {
+    if (workers_[w]->on_device) return 0;  // Ranges of the host do not occupy a device
+    const double seconds = std::clamp(other.end - other.start, 0.0, std::max(0.0, most));
+    const std::array all = {&parts.messages, &parts.messages, &parts.sums, &parts.gathers,
+                            &parts.optimizer};  // By kind
+    *all[static_cast<std::size_t>(other.kind)] += seconds;
+    return seconds;
+  }
+
+  /// Times of a step that belong to the costs of its ops, and of messages.
+  struct AddedTimes {
+    std::vector<double> sends;                // [op]
+    std::vector<double> before;               // [op]: time of the worker before it, and its receives
+    std::vector<std::vector<double>> copies;  // [boundary]: starts of messages
+  };
+
+  [[nodiscard]] TraceStepCosts costs_of(std::size_t k, const TraceStep& step) {
+    const auto stages = static_cast<std::size_t>(trace_.schedule.stages);
+    TraceStepCosts costs;
+    AddedTimes added{std::vector<double>(table_->size()), std::vector<double>(table_->size()),
+                     std::vector<std::vector<double>>(stages - 1)};
+    // Unknown for the last step, which has no step after it.
+    const bool is_known = k + 1 < num_steps_ || end_step_ - first_step_ == 1;
+    const double usual = is_known ? std::max(0.0, step.seconds - step.pipeline) : -1;
+    for (std::size_t w = 0; w < workers_.size(); ++w) costs.between.push_back(add_gaps(w, k, added).value_or(usual));
+    // Others may wait for their sends; the worker that ends last has nothing to wait for.
+    const auto end_of = [](const WorkerTimeline& worker) { return worker.ops.back().end; };
+    const auto last = std::ranges::max_element(step.timeline.workers, {}, end_of);
+    // The optimizer takes this time between steps. A worker with more than this also waits.
+    const double most = costs.between[static_cast<std::size_t>(last - step.timeline.workers.begin())];
+    for (double& between : costs.between) between = std::min(between, most);
+    costs.latency = latency_of(k, step, added);
+    costs.copies = mapped(added.copies, mean);
+    std::vector<std::array<std::vector<double>, kOpKinds>> seconds(stages);
+    std::vector<std::vector<double>> launches(stages);
+    std::array<std::vector<double>, kOpKinds> host;
+    for (OpIndex op = 0; op < table_->size(); ++op) {
+      const TraceRange& at = range(k, op);
+      const double work = at.work_end - at.work_start;
+      const std::size_t stage = at.op.stage.index();
+      const auto kind = static_cast<std::size_t>(at.op.kind);
+      if (at.op.kind == OpKind::Backward)
+        launches[stage].push_back(at.weight_groups * std::max(0.0, at.first_operator - at.work_start));
+      seconds[stage][kind].push_back(work + added.before[op] + added.sends[op]);
+      host[kind].push_back(trace_.on_device ? 0 : std::max(0.0, work - at.covered));
+    }
+    std::ranges::transform(host, costs.host.begin(), mean);
+    for (const auto& kinds : seconds) std::ranges::transform(kinds, costs.ops.emplace_back().begin(), mean);
+    costs.launches = mapped(launches, mean);
+    return costs;
+  }
+
+  /// Adds the gaps between the worker's ops. Returns the seconds from its last op to the next step, if they are known.
+  std::optional<double> add_gaps(std::size_t w, std::size_t k, AddedTimes& added) const {
+    const bool marks = marks_waits(*workers_[w]);
+    const OpIndex end = table_->first(w + 1);
+    for (OpIndex op = table_->first(w) + 1; op <= end; ++op) {
+      double others = 0;
+      for (const TraceRange& other : ranges_before(w, k, op - table_->first(w))) {
+        if (marks) others += add_apart(other, added);
+      }
+      if (op == end && k + 1 == num_steps_) break;
+      const TraceRange& at = op < end ? range(k, op) : range(k + 1, table_->first(w));
+      // The gap before another op has a wait of unknown length.
+      if (!marks && sender_of(w, at.op) != kNoOp) continue;
+      const double gap = std::max(0.0, begin_of(w, at) - range(k, op - 1).work_end - others);
+      if (op == end) return gap;
+      added.before[op] += gap;
+    }
+    return std::nullopt;
+  }
+
+  /// Adds a range that has costs of its own to them. Returns its seconds; 0 for other ranges.
+  double add_apart(const TraceRange& other, AddedTimes& added) const {
+    const double seconds = other.end - other.start;
+    if (other.kind == RangeKind::GradientSum && trace_.data_parallel > 1) return seconds;
+    const auto [stage, micro_batch] = std::pair{other.op.stage, other.op.micro_batch};
+    if (other.kind != RangeKind::Message || stage.value() >= trace_.schedule.stages ||
+        micro_batch.value() >= trace_.schedule.micro_batches)
+      return 0;
+    const bool forward = other.op.kind == OpKind::Forward;
+    const OpIndex op = forward ? table_->find(OpKind::Forward, stage, micro_batch, 0)
+                               : table_->find_input_gradient(stage, micro_batch, 0);
+    // Sends name the sender's stage and receives the receiver's; boundary b is between stages b and b + 1.
+    const std::size_t boundary = stage.index() - (forward != other.sends ? 1 : 0);
+    if (op == kNoOp || boundary >= added.copies.size()) return 0;
+    (other.sends ? added.sends : added.before)[op] += seconds;
+    added.copies[boundary].push_back(seconds);
+    return seconds;
+  }
+
+  /// Returns the mean time of awaited messages on their way. Adds the times of handling the others.
+  double latency_of(std::size_t k, const TraceStep& step, AddedTimes& added) {
+    std::vector<double> rest;
+    for (std::size_t m = 0; m < step.messages.size(); ++m) {
+      const auto& [from, to, sent, arrived] = step.messages[m];
+      double& before = added.before[index_of(to)];
+      const TraceRange& at = range(k, index_of(to));
+      const double left = sent + added.sends[index_of(from)];
+      const double wait = at.work_start - begin_of(to.worker, at);
+      // The receiver really waited for this message, so the rest is the time of the message on its way.
+      if (step.awaited[m] || left > arrived - wait) {
+        rest.push_back(arrived - left - before);
+      } else if (to.position > 0 && late_[from.worker] == late_[to.worker]) {  // Else it may not have left yet
+        before += wait;  // Handling a message that has left before takes the worker's time
+      }
+    }
+    // The mean may be negative, because aligned clocks are not exact.
+    return std::max(0.0, mean(rest));
+  }
+
+  void finish() {
+    trace_.sums.resize(trace_.times.size());
+    for (const RankTrace* rank : workers_) {
+      for (const TraceRange& other : rank->ranges) {
+        if (other.kind == RangeKind::GradientSum && other.op.stage.index() < trace_.sums.size())
           trace_.sums[other.op.stage.index()].push_back(other.end - other.start);
       }
     }
+    if (!weight_shares_.empty()) trace_.weight_share = median(weight_shares_);
+    trace_.steps_overlap = overlaps_ > 0;
     // The last step ends with the last range; the time that follows it is estimated from the other steps.
     std::vector<double> between;
-    std::ptrdiff_t overlaps = 0;
-    for (std::size_t k = first_step_; k < std::min(end_step_, num_steps_ - 1); ++k)
-      overlaps += overlaps_next(k) ? 1 : -1;
-    trace_.steps_overlap = overlaps > 0;
     for (std::size_t k = 0; k + 1 < trace_.steps.size(); ++k)
       between.push_back(trace_.steps[k].seconds - trace_.steps[k].pipeline);
     if (TraceStep& last = trace_.steps.back(); end_step_ == num_steps_ && !between.empty()) {
@@ -395,224 +594,14 @@ class TraceBuilder {
     }
   }
 
-  void add_step(std::size_t k) {
-    TraceStep step;
-    const Schedule& schedule = trace_.schedule;
-    step.timeline = empty_timeline(schedule);
-    double start = start_of(0, k);
-    double end = start;
-    double next = std::numeric_limits<double>::infinity();
-    for (std::size_t w = 0; w < workers_.size(); ++w) {
-      start = std::min(start, start_of(w, k));
-      if (k + 1 < num_steps_) next = std::min(next, start_of(w, k + 1));
-      for (std::size_t i = 0; i < windows_[w].length; ++i) end = std::max(end, origins_[w] + range(w, k, i).work_end);
-    }
-    for (std::size_t w = 0; w < workers_.size(); ++w) {
-      for (std::size_t i = 0; i < windows_[w].length; ++i) {
-        const TraceRange& at = range(w, k, i);
-        step.timeline.workers[w].ops[i] = {origins_[w] + at.work_start - start, origins_[w] + at.work_end - start};
-      }
-    }
-    step.pipeline = end - start;
-    if (!std::isfinite(next)) next = std::max(end, end_of_optimizers(end));
-    step.seconds = next - start;
-    for (std::size_t w = 0; w < workers_.size(); ++w) add_parts(w, k, start, next, step);
-    step.costs = costs_of(k, step);
-    step.timeline.makespan = step.pipeline;
-    count_peaks(schedule, step.timeline);
-    summarize_timeline(step.timeline);
-    step.timeline.step_ends = {step.timeline.makespan};
-    step.timeline.period = step.seconds;
-    trace_.steps.push_back(std::move(step));
-  }
-
-  /// Returns whether a rank starts the next step, or waits in it, before all have ended the ops of this one.
-  [[nodiscard]] bool overlaps_next(std::size_t k) const {
-    double next = std::numeric_limits<double>::infinity();
-    double end = -next;
-    for (std::size_t w = 0; w < workers_.size(); ++w) {
-      const TraceRange& first = range(w, k + 1, 0);
-      next = std::min(next, origins_[w] + (marks_waits(*workers_[w]) ? first.start : first.work_start));
-      end = std::max(end, origins_[w] + range(w, k, windows_[w].length - 1).work_end);
-    }
-    return next < end;
-  }
-
-  /// Returns the end of the last optimizer step of all ranks that starts at most kFarApart before `after`, or later;
-  /// `after` if there is none.
-  [[nodiscard]] double end_of_optimizers(double after) const {
-    double end = after;
-    for (std::size_t w = 0; w < workers_.size(); ++w) {
-      for (const TraceRange& other : workers_[w]->ranges) {
-        if (other.kind == RangeKind::Optimizer && origins_[w] + other.start >= after - kFarApart)
-          end = std::max(end, origins_[w] + other.end);
-      }
-    }
-    return end;
-  }
-
-  void add_parts(std::size_t w, std::size_t k, double start, double next, TraceStep& step) {
-    WorkerParts& parts = step.parts.emplace_back();
-    const RankTrace& rank = *workers_[w];
-    const bool blocks = !rank.on_device;  // Ranges of the host do not occupy a device
-    double cursor = start;
-    std::size_t after = windows_[w].at(k, 0);
-    for (std::size_t i = 0; i < windows_[w].length; ++i) {
-      const std::size_t index = windows_[w].at(k, i);
-      const TraceRange& at = rank.ranges[index];
-      const auto kind = static_cast<std::size_t>(at.op.kind);
-      double gap = std::max(0.0, origins_[w] + at.work_start - cursor);
-      for (; after < index; ++after) {
-        if (blocks) gap -= add_other(rank.ranges[after], parts, gap);
-      }
-      const OpIndex sender = sender_of(w, at.op);
-      double wait = 0;
-      if (sender != kNoOp) {
-        const std::size_t from = table_->worker(sender);
-        const double sent = origins_[from] + range(from, k, sender - table_->first(from)).work_end;
-        wait = std::min(gap, marks_waits(rank) ? at.work_start - at.start : gap);
-        const double arrived = origins_[w] + at.work_start;
-        const double late = std::clamp(sent - (arrived - wait), 0.0, wait);
-        step.messages.push_back({{from, sender - table_->first(from)},
-                                 {w, i},
-                                 sent - start,
-                                 std::max(sent, wait > 0 ? arrived : sent) - start});
-        step.awaited.push_back(wait > 0 && late > 0);
-        if (i > 0) {
-          parts.late += late;
-          parts.transit += wait - late;
-          if (late > 0) step.late.push_back({{w, i}, {from, sender - table_->first(from)}, late});
-        }
-      }
-      (i == 0 ? parts.ends : parts.host) += i == 0 ? gap : gap - wait;
-      parts.ops[kind] += at.work_end - at.work_start;
-      parts.inside += std::max(
-          0.0, std::min(at.work_end - at.work_start, at.work_end - at.start - at.covered - (at.work_start - at.start)));
-      cursor = std::max(cursor, origins_[w] + at.work_end);
-    }
-    // The rest of the step, after its last op: sums, the optimizer, and loading data. In a V, a worker may begin the
-    // next step while others still run this one.
-    double rest = k + 1 < num_steps_ ? next - cursor : std::max(0.0, next - cursor);
-    for (; after < rank.ranges.size() && origins_[w] + rank.ranges[after].start < next; ++after) {
-      if (!blocks || is_op(rank.ranges[after])) continue;
-      const double taken = add_other(rank.ranges[after], parts, rest);
-      if (rank.ranges[after].kind == RangeKind::GradientSum && taken > 0)
-        step.pipeline = std::max(step.pipeline, origins_[w] + rank.ranges[after].end - start);
-      rest -= taken;
-    }
-    parts.ends += rest;
-  }
-
-  [[nodiscard]] TraceStepCosts costs_of(std::size_t k, const TraceStep& step) {
-    const auto stages = static_cast<std::size_t>(trace_.schedule.stages);
-    const auto micro_batches = static_cast<std::size_t>(trace_.schedule.micro_batches);
-    TraceStepCosts costs;
-    costs.ops.resize(stages);
-    std::vector<double> sends(table_->size(), 0);
-    std::vector<double> before(table_->size(), 0);        // Time of the worker before an op, and its receives
-    std::vector<std::vector<double>> copies(stages - 1);  // Starts of messages, by boundary
-    /// Returns the seconds of a range that has costs of its own.
-    const auto apart = [&](const TraceRange& other) {
-      const double seconds = other.end - other.start;
-      if (other.kind == RangeKind::GradientSum && trace_.data_parallel > 1) return seconds;
-      const auto [stage, micro_batch] = std::pair{other.op.stage, other.op.micro_batch};
-      if (other.kind != RangeKind::Message || stage.index() >= stages || micro_batch.index() >= micro_batches)
-        return 0.0;
-      const bool forward = other.op.kind == OpKind::Forward;
-      const OpIndex op = forward ? table_->find(OpKind::Forward, stage, micro_batch, 0)
-                                 : table_->find_input_gradient(stage, micro_batch, 0);
-      // Sends name the sender's stage and receives the receiver's; boundary b is between stages b and b + 1.
-      const std::size_t boundary = stage.index() - (forward != other.sends ? 1 : 0);
-      if (op == kNoOp || boundary >= copies.size()) return 0.0;
-      (other.sends ? sends : before)[op] += seconds;
-      copies[boundary].push_back(seconds);
-      return seconds;
-    };
-    for (std::size_t w = 0; w < workers_.size(); ++w) {
-      const RankTrace& rank = *workers_[w];
-      const bool is_last = k + 1 == num_steps_;
-      const bool unknown = is_last && end_step_ - first_step_ > 1;
-      costs.between.push_back(unknown ? -1 : std::max(0.0, step.seconds - step.pipeline));
-      const std::size_t first = windows_[w].at(k, 0);
-      const std::size_t end = is_last ? rank.ranges.size() : windows_[w].at(k + 1, 0) + 1;
-      double others = 0;
-      OpIndex op = table_->first(w);
-      for (std::size_t i = first + 1, last = first; i < end; ++i) {
-        const TraceRange& at = rank.ranges[i];
-        if (!is_op(at)) {
-          if (marks_waits(rank)) others += apart(at);
-          continue;
-        }
-        const double begin = marks_waits(rank) ? at.start : at.work_start;
-        const double gap = std::max(0.0, begin - rank.ranges[last].work_end - others);
-        const bool knows = marks_waits(rank) || sender_of(w, at.op) == kNoOp;
-        if (++op == table_->first(w) + windows_[w].length) {
-          if (!is_last && knows) costs.between.back() = gap;
-          break;
-        }
-        if (knows) before[op] += gap;
-        last = i;
-        others = 0;
-      }
-    }
-    // Others may wait for their sends; the worker that ends last has nothing to wait for.
-    const auto end_of = [](const WorkerTimeline& worker) { return worker.ops.back().end; };
-    const auto last = std::ranges::max_element(step.timeline.workers, {}, end_of);
-    // The optimizer takes this time between steps. A worker with more than this also waits.
-    const double most = costs.between[static_cast<std::size_t>(last - step.timeline.workers.begin())];
-    for (double& between : costs.between) between = std::min(between, most);
-    std::vector<double> rest;
-    for (std::size_t m = 0; m < step.messages.size(); ++m) {
-      const auto& [from, to, sent, arrived] = step.messages[m];
-      const OpIndex receiver = table_->first(to.worker) + static_cast<OpIndex>(to.position);
-      const TraceRange& at = range(to.worker, k, to.position);
-      const double left = sent + sends[table_->first(from.worker) + from.position];
-      const double wait = marks_waits(*workers_[to.worker]) ? at.work_start - at.start : 0;
-      // The receiver really waited for this message, so the rest is the time of the message on its way.
-      if (step.awaited[m] || left > arrived - wait) {
-        rest.push_back(arrived - left - before[receiver]);
-      } else if (to.position > 0 && shift(from.worker) == shift(to.worker)) {  // Else it may not have left yet
-        before[receiver] += wait;  // Handling a message that has left before takes the worker's time
-      }
-    }
-    // The mean may be negative, because aligned clocks are not exact.
-    costs.latency = std::max(0.0, mean(rest));
-    for (const auto& starts : copies) costs.copies.push_back(mean(starts));
-    std::map<std::pair<std::size_t, std::size_t>, std::vector<double>> seconds;  // By stage and kind
-    std::vector<std::vector<double>> launches(stages);
-    std::array<std::vector<double>, kOpKinds> host;
-    for (OpIndex i = 0; i < table_->size(); ++i) {
-      const std::size_t w = table_->worker(i);
-      const TraceRange& at = range(w, k, i - table_->first(w));
-      const double work = at.work_end - at.work_start;
-      if (at.op.kind == OpKind::Backward)
-        launches[at.op.stage.index()].push_back(at.weight_groups * std::max(0.0, at.first_operator - at.work_start));
-      seconds[{at.op.stage.index(), static_cast<std::size_t>(at.op.kind)}].push_back(work + before[i] + sends[i]);
-      host[static_cast<std::size_t>(at.op.kind)].push_back(trace_.on_device ? 0 : std::max(0.0, work - at.covered));
-    }
-    std::ranges::transform(host, costs.host.begin(), mean);
-    for (const auto& [place, values] : seconds) costs.ops[place.first][place.second] = mean(values);
-    for (const auto& of_stage : launches) costs.launches.push_back(mean(of_stage));
-    return costs;
-  }
-
-  /// Adds a range that is no op to its part, at most `most` seconds of it. Returns these seconds.
-  static double add_other(const TraceRange& other, WorkerParts& parts, double most) {
-    if (is_op(other)) return 0;
-    const double seconds = std::clamp(other.end - other.start, 0.0, std::max(0.0, most));
-    const std::array all = {&parts.messages, &parts.messages, &parts.sums, &parts.gathers,
-                            &parts.optimizer};  // By kind
-    *all[static_cast<std::size_t>(other.kind)] += seconds;
-    return seconds;
-  }
-
-  const std::vector<RankTrace*>& workers_;
+  const std::vector<RankTrace*>& workers_;  // Their times are on one clock after align_clocks()
   TraceSteps chosen_;
   Trace trace_;
   std::vector<OpWindows> windows_;
-  std::vector<double> origins_;  // [worker]: to add to its times
-  std::map<std::size_t, double> shifts_;
-  const OpTable* table_ = nullptr;
+  std::optional<OpTable> table_;
+  std::map<std::size_t, double> late_;  // [worker]: how late its clock was
+  std::vector<double> weight_shares_;
+  int overlaps_ = 0;  // Steps that overlap the next one, minus the other steps
   std::size_t first_step_ = 0;
   std::size_t end_step_ = 0;
   std::size_t num_steps_ = 0;
