@@ -41,78 +41,63 @@ std::set<std::int64_t> stages_of(const RankTrace& rank) {
   return stages;
 }
 
-/// Returns whether the ranks of the group are a whole pipeline of one replica.
-bool is_pipeline(const std::vector<const RankTrace*>& group, std::size_t num_stages) {
-  std::size_t count = 0;
-  std::set<std::int64_t> stages;
-  for (const RankTrace* rank : group) {
-    const auto own = stages_of(*rank);
-    count += own.size();
-    stages.insert(own.begin(), own.end());
-  }
-  return count == num_stages && stages.size() == num_stages && *stages.rbegin() + 1 == std::ssize(stages);
+/// Returns whether the ranks of the group hold each of these stages once.
+bool hold_once(const std::vector<RankTrace*>& group, const std::set<std::int64_t>& stages) {
+  std::multiset<std::int64_t> held;
+  for (const RankTrace* rank : group) held.merge(stages_of(*rank));
+  return std::ranges::equal(held, stages);
 }
 
+/// Throws ConfigError unless the traces, sorted by rank, are of different ranks of one run.
 void require_one_run(const std::vector<RankTrace>& ranks) {
-  for (std::size_t i = 0; i < ranks.size(); ++i) {
-    const RankTrace& first = ranks.front();
-    const RankTrace& rank = ranks[i];
+  const RankTrace& first = ranks.front();
+  for (const RankTrace& rank : ranks) {
     if (rank.world_size != first.world_size) {
       reject("{}: a run of {} ranks, but {} is of a run of {} ranks; give the files of one run", rank.file,
              rank.world_size, first.file, first.world_size);
     }
-    for (std::size_t j = 0; j < i; ++j) {
-      if (ranks[j].rank != rank.rank) continue;
-      reject("{}: rank {}, like {}; give each rank's file once", rank.file, rank.rank, ranks[j].file);
-    }
     const double apart = std::abs(static_cast<double>(rank.origin - first.origin)) * kNanosecond;
-    if (apart > kFarApart) {
+    if (apart > kFarApart)
       reject("{}: begins {:.0f} s apart from {}; give the files of one run", rank.file, apart, first.file);
-    }
   }
+  if (const auto twice = std::ranges::adjacent_find(ranks, {}, &RankTrace::rank); twice != ranks.end())
+    reject("{}: rank {}, like {}; give each rank's file once", std::next(twice)->file, twice->rank, twice->file);
 }
 
 /// Chooses the ranks of one pipeline, in the order of its workers. If there are several pipelines, takes the one of the
 /// lowest rank.
-std::vector<RankTrace*> choose_pipeline(std::vector<RankTrace>& ranks, std::int64_t& pipelines) {
+std::vector<RankTrace*> choose_pipeline(std::vector<RankTrace>& ranks) {
+  std::ranges::stable_sort(ranks, {}, &RankTrace::rank);
   require_one_run(ranks);
-  std::ranges::sort(ranks, {}, &RankTrace::rank);
+  const RankTrace& first = ranks.front();
   std::set<std::int64_t> stages;
-  for (const RankTrace& rank : ranks) stages.merge(stages_of(rank));
-  // torch's GPipe names no stages.
-  const bool unnamed = stages.contains(-1);
   std::vector<std::vector<std::int64_t>> groups;
-  std::vector<std::int64_t> all;
   for (const RankTrace& rank : ranks) {
+    stages.merge(stages_of(rank));
     groups.insert(groups.end(), rank.groups.begin(), rank.groups.end());
-    all.push_back(rank.rank);
+  }
+  std::int64_t missing = 0;
+  while (stages.contains(missing)) ++missing;
+  if (missing < *stages.rbegin()) {
+    reject("{}: no trace has ops of stage {}; give the file of its rank, too ({} of {} ranks)", first.file, missing,
+           ranks.size(), first.world_size);
   }
   // The group of a pipeline may be missing if the file lists no groups.
-  if (ranks.front().groups.empty() || std::ssize(all) == ranks.front().world_size) groups.push_back(all);
-  for (std::vector<std::int64_t>& members : groups) {
-    std::vector<const RankTrace*> group;
+  if (first.groups.empty() || std::ssize(ranks) == first.world_size) groups.push_back(mapped(ranks, &RankTrace::rank));
+  for (const std::vector<std::int64_t>& members : groups) {
     std::vector<RankTrace*> chosen;
     for (const std::int64_t member : members) {
       const auto found = std::ranges::lower_bound(ranks, member, {}, &RankTrace::rank);
-      if (found == ranks.end() || found->rank != member) break;
-      group.push_back(&*found);
-      chosen.push_back(&*found);
+      if (found != ranks.end() && found->rank == member) chosen.push_back(&*found);
     }
     // Not all files of this group were given.
-    if (chosen.size() != members.size() || chosen.empty()) continue;
-    const bool is_own = chosen.front()->own_worker >= 0;
-    if (!is_own && (unnamed ? members.size() < 2 : !is_pipeline(group, stages.size()))) continue;
-    pipelines = std::max<std::int64_t>(1, ranks.front().world_size / std::ssize(chosen));
-    return chosen;
+    if (chosen.size() != members.size()) continue;
+    // torch's GPipe names no stages.
+    const bool is_gpipe = stages.contains(-1) && members.size() > 1;
+    if (is_gpipe || first.own_worker >= 0 || hold_once(chosen, stages)) return chosen;
   }
-  for (std::int64_t stage = 0; stage <= *stages.rbegin(); ++stage) {
-    if (!stages.contains(stage)) {
-      reject("{}: no trace has ops of stage {}; give the file of its rank, too ({} of {} ranks)", ranks.front().file,
-             stage, ranks.size(), ranks.front().world_size);
-    }
-  }
-  reject("{}: these {} ranks are no whole pipeline of {} stages; give the files of all {} ranks", ranks.front().file,
-         ranks.size(), stages.size(), ranks.front().world_size);
+  reject("{}: these {} ranks are no whole pipeline of {} stages; give the files of all {} ranks", first.file,
+         ranks.size(), stages.size(), first.world_size);
 }
 
 /// The ops of a worker: indices of ranges, step after step, and then the number of all ranges.
@@ -607,39 +592,39 @@ class TraceBuilder {
   std::size_t num_steps_ = 0;
 };
 
+/// Returns the sum of the median times of the rank's ops by stage and kind.
+double usual_seconds(const RankTrace& rank) {
+  std::map<std::pair<std::int64_t, OpKind>, std::vector<double>> times;
+  for (const TraceRange& range : rank.ranges) {
+    if (is_op(range)) times[{range.op.stage.value(), range.op.kind}].push_back(range.covered);
+  }
+  double sum = 0;
+  for (const auto& [op, seconds] : times) sum += median(seconds);
+  return sum;
+}
+
 /// Compares other ranks with the worker of the pipeline that runs the same stages.
 void compare_peers(const std::vector<RankTrace>& ranks, const std::vector<RankTrace*>& workers, Trace& trace) {
-  const auto times_of = [](const RankTrace& rank) {
-    std::map<std::pair<std::int64_t, OpKind>, std::vector<double>> times;
-    for (const TraceRange& range : rank.ranges) {
-      if (is_op(range)) times[{range.op.stage.value(), range.op.kind}].push_back(range.covered);
-    }
-    return times;
-  };
   for (const RankTrace& rank : ranks) {
-    if (std::ranges::find(trace.ranks, rank.rank) != trace.ranks.end()) continue;
-    const auto stages = stages_of(rank);
-    for (const RankTrace* worker : workers) {
-      if (stages_of(*worker) != stages) continue;
-      double own = 0;
-      double other = 0;
-      for (const auto& [op, times] : times_of(*worker)) own += median(times);
-      for (const auto& [op, times] : times_of(rank)) other += median(times);
-      if (own > 0) trace.peers.emplace_back(rank.rank, other / own);
-      break;
-    }
+    const auto own =
+        std::ranges::find(workers, stages_of(rank), [](const RankTrace* worker) { return stages_of(*worker); });
+    if (std::ranges::count(workers, &rank) > 0 || own == workers.end()) continue;
+    if (const double seconds = usual_seconds(**own); seconds > 0)
+      trace.peers.emplace_back(rank.rank, usual_seconds(rank) / seconds);
   }
 }
 
-/// Orders `iteration_9` before `iteration_10`.
+/// Returns whether a name comes first in natural order, which has `iteration_9` before `iteration_10`.
 struct NaturalOrder {
   bool operator()(const std::string& one, const std::string& other) const {
     return strverscmp(one.c_str(), other.c_str()) < 0;
   }
 };
 
-std::vector<PipelineShape> shapes_of(const Generator& generator, std::int64_t workers, std::int64_t micro_batches,
-                                     std::int64_t chunks) {
+}  // namespace
+
+std::vector<Schedule> known_schedules(std::int64_t workers, std::int64_t micro_batches, std::int64_t chunks) {
+  if (4 * workers * chunks * micro_batches > kMaxKnownOps) return {};
   const auto values_of = [&](const SupportedAxis& axis, const PipelineShape& shape) {
     std::set<std::int64_t> values = {axis.usual};
     if (axis.axis == Axis::Chunks) values = {1, chunks};
@@ -649,17 +634,11 @@ std::vector<PipelineShape> shapes_of(const Generator& generator, std::int64_t wo
     }
     return std::vector(values.begin(), values.end());
   };
-  return possible_shapes(generator, default_shape(generator, workers, micro_batches), values_of);
-}
-
-}  // namespace
-
-std::vector<Schedule> known_schedules(std::int64_t workers, std::int64_t micro_batches, std::int64_t chunks) {
   std::vector<Schedule> schedules;
   for (const Generator& generator : generators()) {
     if (!generator.synchronous) continue;
-    for (const PipelineShape& shape : shapes_of(generator, workers, micro_batches, chunks)) {
-      if (4 * workers * chunks * micro_batches > kMaxKnownOps) continue;
+    const PipelineShape usual = default_shape(generator, workers, micro_batches);
+    for (const PipelineShape& shape : possible_shapes(generator, usual, values_of)) {
       Schedule schedule = generator.generate(shape);
       if (schedule.micro_batch_scale == 1 && schedule.slices == 1) schedules.push_back(std::move(schedule));
     }
@@ -676,23 +655,20 @@ std::vector<std::string> find_trace_files(const std::vector<std::string>& paths)
       files.push_back(path);
       continue;
     }
-    std::map<std::string, std::vector<std::string>, NaturalOrder> folders;
+    std::map<std::string, std::set<std::string>, NaturalOrder> folders;
     for (const auto& entry :
          fs::recursive_directory_iterator(path, fs::directory_options::skip_permission_denied, error)) {
       if (entry.is_regular_file(error) && is_trace_file(entry.path()))
-        folders[entry.path().parent_path()].push_back(entry.path());
+        folders[entry.path().parent_path()].insert(entry.path());
     }
-    if (folders.empty()) continue;
-    auto& last = folders.rbegin()->second;
-    std::ranges::sort(last);
-    files.insert(files.end(), last.begin(), last.end());
+    if (!folders.empty()) files.insert(files.end(), folders.rbegin()->second.begin(), folders.rbegin()->second.end());
   }
   return files;
 }
 
 Trace join_ranks(std::vector<RankTrace> ranks, const TraceSteps& steps) {
-  std::int64_t pipelines = 1;
-  const auto workers = choose_pipeline(ranks, pipelines);
+  const auto workers = choose_pipeline(ranks);
+  const auto pipelines = std::max<std::int64_t>(1, ranks.front().world_size / std::ssize(workers));
   Trace trace = TraceBuilder(workers, pipelines, steps).build();
   compare_peers(ranks, workers, trace);
   if (ranks.size() > workers.size()) {
