@@ -97,44 +97,37 @@ std::optional<std::int64_t> number_in(std::string_view object, std::string_view 
 // torch.distributed.pipelining annotates `PP:0F1`, `PP:(0F1;1B0)OVERLAP_F_B`, `PP:0SEND_F1`, `PP:0UNSHARD` and
 // `PP:0REDUCE_GRAD`; its GPipe annotates `Forward 1` and `Backward 1`.
 std::vector<TraceRange> ranges_of(std::string_view name) {
-  const auto range = [](RangeKind kind, const Op& op = {}, bool sends = false) {
-    return TraceRange{.kind = kind, .op = op, .sends = sends};
-  };
-  if (name.starts_with("Optimizer.step")) return {range(RangeKind::Optimizer)};
-  for (const auto& [word, kind] : {std::pair{"Forward ", OpKind::Forward}, {"Backward ", OpKind::Backward}}) {
+  if (name.starts_with("Optimizer.step")) return {{.kind = RangeKind::Optimizer}};
+  for (const std::string_view word : {"Forward ", "Backward "}) {
     if (!name.starts_with(word)) continue;
-    name.remove_prefix(std::string_view(word).size());
-    const auto micro_batch = take_id(name);
-    if (!micro_batch || !name.empty()) return {};
-    return {range(RangeKind::Op, {.kind = kind, .stage = StageId(-1), .micro_batch = MicroBatchId(*micro_batch)})};
+    auto op = op_of(fmt::format("0{}{}", word.front(), name.substr(word.size())));
+    if (!op) return {};
+    op->stage = StageId(-1);
+    return {{.op = *op}};
   }
   if (!name.starts_with("PP:")) return {};
   name.remove_prefix(3);
-  if (const auto op = op_of(name)) return {range(RangeKind::Op, *op)};
-  if (name.starts_with('(') && name.ends_with(")OVERLAP_F_B")) {
-    const auto middle = name.find(';');
-    auto first = op_of(name.substr(1, middle == name.npos ? 0 : middle - 1));
-    const auto second = op_of(middle == name.npos ? "" : name.substr(middle + 1, name.find(')') - middle - 1));
+  if (const auto op = op_of(name)) return {{.op = *op}};
+  constexpr std::string_view kOverlap = ")OVERLAP_F_B";
+  if (const auto middle = name.find(';'); middle != name.npos && name.starts_with('(') && name.ends_with(kOverlap)) {
+    auto first = op_of(name.substr(1, middle - 1));
+    const auto second = op_of(name.substr(middle + 1, name.size() - kOverlap.size() - middle - 1));
     if (!first || !second) return {};
     first->paired = true;
-    return {range(RangeKind::Op, *first), range(RangeKind::Op, *second)};
+    return {{.op = *first}, {.op = *second}};
+  }
+  // A message is an op with another word before its letter.
+  for (const std::string_view word : {"SEND_", "RECV_"}) {
+    const auto place = name.find(word);
+    if (place == name.npos) continue;
+    const auto op = op_of(std::string(name).erase(place, word.size()));
+    if (!op) return {};
+    return {{.kind = RangeKind::Message, .op = *op, .sends = word.front() == 'S'}};
   }
   const auto stage = take_id(name);
   if (!stage) return {};
-  const Op op{.stage = StageId(*stage)};
-  if (name == "UNSHARD" || name == "RESHARD") return {range(RangeKind::Gather, op)};
-  if (name == "REDUCE_GRAD") return {range(RangeKind::GradientSum, op)};
-  for (const std::string_view word : {"SEND_F", "SEND_B", "RECV_F", "RECV_B"}) {
-    if (!name.starts_with(word)) continue;
-    name.remove_prefix(word.size());
-    const auto micro_batch = take_id(name);
-    if (!micro_batch || !name.empty()) return {};
-    return {range(RangeKind::Message,
-                  {.kind = word.back() == 'F' ? OpKind::Forward : OpKind::Backward,
-                   .stage = StageId(*stage),
-                   .micro_batch = MicroBatchId(*micro_batch)},
-                  word.front() == 'S')};
-  }
+  if (name == "UNSHARD" || name == "RESHARD") return {{.kind = RangeKind::Gather, .op = {.stage = StageId(*stage)}}};
+  if (name == "REDUCE_GRAD") return {{.kind = RangeKind::GradientSum, .op = {.stage = StageId(*stage)}}};
   return {};
 }
 
