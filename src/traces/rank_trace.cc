@@ -165,12 +165,12 @@ class TraceReader {
     try {
       read_document();
     } catch (const simdjson::simdjson_error& error) {
-      fail(fmt::format("not a complete trace ({}); is the file cut off?", cause_of(error.error())));
+      fail(fmt::format("not a complete trace ({}); is the file cut off?", error.what()));
     }
     // A file of our own --trace, which has all ranks.
     if (!own_.empty()) return own_ranks();
     if (!has_events_) fail("no list `traceEvents`; expected a file of torch.profiler's export_chrome_trace()");
-    if (rank_.ranges.empty() || std::ranges::none_of(rank_.ranges, is_op)) {
+    if (std::ranges::find(rank_.ranges, RangeKind::Op, &TraceRange::kind) == rank_.ranges.end()) {
       fail(
           "no ranges of a pipeline, such as PP:0F0. torch's Schedule1F1B records none: run its order through the table "
           "runtime (`chimera schedule 1f1b --stages D --micro-batches N --format csv`, docs/why_slow.md). In other "
@@ -185,18 +185,6 @@ class TraceReader {
 
  private:
   [[noreturn]] void fail(const std::string& what) const { throw ConfigError(source_ + ": " + what); }
-
-  static bool is_op(const TraceRange& range) { return range.kind == RangeKind::Op; }
-
-  static const char* cause_of(simdjson::error_code error) {
-    switch (error) {
-      case simdjson::UNCLOSED_STRING: return "a string does not end";
-      case simdjson::INCOMPLETE_ARRAY_OR_OBJECT: return "an array or object does not end";
-      case simdjson::EMPTY: return "no content";
-      case simdjson::UTF8_ERROR: return "not UTF-8";
-      default: return "malformed JSON";
-    }
-  }
 
   void read_document() {
     json::parser parser;
