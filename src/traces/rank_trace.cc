@@ -256,31 +256,27 @@ class TraceReader {
     return value.get_int64().get(id) == simdjson::SUCCESS ? id : -1;  // Some processes have names
   }
 
+  /// Returns whether take() needs the arguments of an event: of a launch, a kernel, or a range of our own --trace.
+  static bool has_arguments(std::string_view category) {
+    return category.empty() || category.starts_with("cuda") || category == "kernel";
+  }
+
   void take(json::object object) {
     Event event;
     for (auto member : object) {
       json::field field = checked(std::move(member));
       const json::raw_json_string key = field.key();
       json::value value = field.value();
-      if (key == "ph") {
-        event.phase = text_of(value);
-      } else if (key == "cat") {
-        event.category = text_of(value);
-      } else if (key == "name") {
-        event.name = text_of(value);
-      } else if (key == "ts") {
-        event.start = value.get_double();
-      } else if (key == "dur") {
-        event.seconds = value.get_double();
-      } else if (key == "args" &&
-                 (event.category.empty() || event.category.front() == 'c' || event.category == "kernel") &&
-                 event.category != "cpu_op" && value.type() == json::json_type::object) {
+      if (key == "ph") event.phase = text_of(value);
+      if (key == "cat") event.category = text_of(value);
+      if (key == "name") event.name = text_of(value);
+      if (key == "ts") event.start = value.get_double();
+      if (key == "dur") event.seconds = value.get_double();
+      if (key == "tid") event.thread = id_of(value);
+      if (key == "pid") event.process = id_of(value);
+      if (key == "args" && has_arguments(event.category) && value.type() == json::json_type::object) {
         json::object arguments = value.get_object();
         event.arguments = arguments.raw_json();
-      } else if (key == "tid") {
-        event.thread = id_of(value);
-      } else if (key == "pid") {
-        event.process = id_of(value);
       }
     }
     if (event.phase == "M") return name_track(event);
