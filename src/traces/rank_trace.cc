@@ -5,13 +5,16 @@
 #include <zlib.h>
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <cmath>
 #include <filesystem>
 #include <map>
 #include <memory>
+#include <set>
 #include <span>
 #include <string_view>
+#include <tuple>
 #include <unordered_map>
 #include <utility>
 
@@ -46,6 +49,8 @@ struct Operator {
   [[nodiscard]] double end() const { return start + seconds; }
 };
 
+using Intervals = std::vector<std::pair<double, double>>;  // Starts and ends
+
 struct Kernel {
   std::int64_t correlation = 0;
   double launched = 0;
@@ -64,6 +69,9 @@ struct Event {
   std::int64_t process = -1;
   std::int64_t thread = -1;
 };
+
+using OpId = std::array<std::int64_t, 3>;
+OpId id_of_op(const Op& op) { return {op.stage.value(), static_cast<std::int64_t>(op.kind), op.micro_batch.value()}; }
 
 std::optional<std::int64_t> take_id(std::string_view& text) {
   std::int64_t id = 0;
@@ -143,7 +151,6 @@ Operator::Kind kind_of(std::string_view name) {
 }
 
 /// Returns the seconds from `start` to `end` that intervals cover. They must be sorted by start.
-template <class Intervals>
 double cover(const Intervals& intervals, double start, double end) {
   double covered = 0;
   for (const auto& [from, to] : intervals) {
@@ -297,7 +304,8 @@ class TraceReader {
       for (TraceRange& range : ranges_of(event.name)) {
         range.start = event.start;
         range.end = end;
-        (on_device ? device_ranges_ : rank_.ranges).push_back(range);
+        if (!on_device) rank_.ranges.push_back(range);
+        if (on_device && range.kind == RangeKind::Op) device_ops_.emplace(id_of_op(range.op), event.start, end);
       }
       if (!on_device && event.name.ends_with(":recv")) waits_.push_back(end);
     } else if (event.category == "cpu_op") {
@@ -414,7 +422,7 @@ class TraceReader {
     // Waits for messages are taken out later, when it is known which ops wait (TraceBuilder::end_waits()).
     range.work_start = range.start;
     range.work_end = range.end;
-    std::vector<std::pair<double, double>> intervals;
+    Intervals intervals;
     double nodes = 0;
     double weights = 0;
     for (const Operator& o : operators) {
@@ -439,23 +447,19 @@ class TraceReader {
       return launch == launches_.end();
     });
     std::ranges::sort(kernels_, {}, &Kernel::launched);
-    std::map<std::pair<std::int64_t, std::int64_t>, std::size_t> used;  // Name of an op to its next range on the device
-    std::ranges::stable_sort(device_ranges_, {}, &TraceRange::start);
     for (TraceRange& range : rank_.ranges) {
       if (range.kind != RangeKind::Op) continue;
-      std::vector<std::pair<double, double>> busy;
+      Intervals busy;
       // The first launch at or after the start of the range.
       auto kernel = std::ranges::lower_bound(kernels_, range.start, {}, &Kernel::launched);
       for (; kernel != kernels_.end() && kernel->launched < range.end; ++kernel)
         busy.emplace_back(kernel->start, kernel->end);
       // A trace without launches: the device's own ranges have the same names, in the same order.
       if (busy.empty()) {
-        auto& next =
-            used[{range.op.stage.value() * kOpKinds + static_cast<int>(range.op.kind), range.op.micro_batch.value()}];
-        while (next < device_ranges_.size() && !is_same(device_ranges_[next], range)) ++next;
-        if (next == device_ranges_.size()) continue;
-        busy.emplace_back(device_ranges_[next].start, device_ranges_[next].end);
-        ++next;
+        const auto next = device_ops_.lower_bound({id_of_op(range.op), -kLatest, -kLatest});
+        if (next == device_ops_.end() || std::get<OpId>(*next) != id_of_op(range.op)) continue;
+        busy.emplace_back(std::get<1>(*next), std::get<2>(*next));
+        device_ops_.erase(next);
       }
       rank_.on_device = true;
       std::ranges::sort(busy);
@@ -467,11 +471,6 @@ class TraceReader {
     }
   }
 
-  static bool is_same(const TraceRange& one, const TraceRange& other) {
-    return one.kind == other.kind && one.op.kind == other.op.kind && one.op.stage == other.op.stage &&
-           one.op.micro_batch == other.op.micro_batch;
-  }
-
   std::string_view text_;
   std::size_t capacity_;
   std::string source_;
@@ -479,7 +478,7 @@ class TraceReader {
   std::int64_t base_ = 0;
   std::optional<double> first_;
   RankTrace rank_;
-  std::vector<TraceRange> device_ranges_;
+  std::set<std::tuple<OpId, double, double>> device_ops_;  // Starts and ends of ops, if the device annotates them
   std::vector<Operator> operators_;
   std::vector<double> waits_;  // Ends of waits for messages
   std::unordered_map<std::int64_t, double> launches_;
