@@ -486,14 +486,11 @@ class TraceReader {
   std::map<std::int64_t, RankTrace> own_;  // By thread
 };
 
-struct CloseGzip {
-  void operator()(gzFile file) const { gzclose(file); }
-};
-using Gzip = std::unique_ptr<std::remove_pointer_t<gzFile>, CloseGzip>;
+using Gzip = std::unique_ptr<gzFile_s, decltype(&gzclose)>;
 
 /// Opens a file, which need not be compressed.
 Gzip open_gzip(const std::string& path) {
-  Gzip file(gzopen(path.c_str(), "rb"));
+  Gzip file(gzopen(path.c_str(), "rb"), gzclose);
   if (file) gzbuffer(file.get(), 1 << 20);
   return file;
 }
@@ -501,23 +498,17 @@ Gzip open_gzip(const std::string& path) {
 /// Reads at most `most` bytes. Returns false if the file cannot be read or decompressed.
 bool read_some(gzFile file, std::string& text, std::size_t most) {
   constexpr std::size_t kBlock = 1 << 24;
-  while (text.size() < most) {
+  int got = 1;
+  while (got > 0 && text.size() < most) {
     const std::size_t size = text.size();
-    const std::size_t block = std::min(kBlock, most - size);
-    // Grows by half at least, so that a file of unknown size is not copied for each block.
-    if (text.capacity() < size + block) text.reserve(std::max(size + size / 2, size + block));
-    text.resize(size + block);
-    const int got = gzread(file, text.data() + size, static_cast<unsigned>(block));
+    text.resize(std::min(most, size + kBlock));
+    got = gzread(file, text.data() + size, static_cast<unsigned>(text.size() - size));
     text.resize(size + static_cast<std::size_t>(std::max(got, 0)));
-    if (got < 0) return false;
-    // The end, or an error of the compressed data, which gzread() reports as an end.
-    if (got == 0) {
-      int error = Z_OK;
-      gzerror(file, &error);
-      return error == Z_OK;
-    }
   }
-  return true;
+  // gzread() reports errors of the compressed data as an end.
+  int error = Z_OK;
+  gzerror(file, &error);
+  return error == Z_OK || text.size() == most;
 }
 
 }  // namespace
