@@ -55,15 +55,14 @@ Timeline simulate_steps(const Schedule& schedule, const CostModel& costs) {
 bool runs_in_torch(const Schedule& schedule) {
   const auto workers = std::ssize(schedule.workers);
   if (schedule.placement.num_replicas() != 1) return false;
-  bool loop = true;
-  bool v = schedule.stages == 2 * workers;
+  std::vector<WorkerId> loop;
+  std::vector<WorkerId> v;  // Up the workers and back down
   for (std::int64_t s = 0; s < schedule.stages; ++s) {
-    const std::int64_t worker = schedule.placement.worker(ReplicaId(0), StageId(s)).value();
-    loop = loop && worker == s % workers;
-    // With 2 stages per worker, stages go up the workers and come back down.
-    v = v && worker == std::min(s, schedule.stages - 1 - s);
+    loop.emplace_back(s % workers);
+    v.emplace_back(std::min(s, schedule.stages - 1 - s));
   }
-  return loop || v;
+  const auto& placed = schedule.placement.worker_of.front();
+  return placed == loop || (placed == v && schedule.stages == 2 * workers);
 }
 
 /// Returns the sums of `values` over equal parts, as if each value were evenly spread over its own part.
