@@ -13,6 +13,7 @@
 #include "core/error.h"
 #include "core/files.h"
 #include "core/json.h"
+#include "core/mapped.h"
 #include "passes/unroll.h"
 #include "render/html.h"
 #include "render/text_table.h"
@@ -84,15 +85,14 @@ void find_outliers(TraceDiagnosis& diagnosis) {
   const Trace& trace = diagnosis.trace;
   auto& findings = diagnosis.findings;
   // An uneven stage makes all others wait in every round, whatever the order.
-  std::vector<double> totals;
-  for (const StageCosts& stage : diagnosis.costs.stages) totals.push_back(stage.forward + stage.backward);
-  const double mean = std::accumulate(totals.begin(), totals.end(), 0.0) / static_cast<double>(totals.size());
+  const auto totals =
+      mapped(diagnosis.costs.stages, [](const StageCosts& stage) { return stage.forward + stage.backward; });
   const auto longest = std::ranges::max_element(totals);
-  if (*longest > kUneven * mean) {
+  if (*longest > kUneven * mean(totals)) {
     findings.push_back(fmt::format(
         "stage {} takes {:.2f} times as long as the mean stage; with the layers spread evenly, a step would "
         "take {} s",
-        longest - totals.begin(), *longest / mean, seconds_text(diagnosis.even_seconds)));
+        longest - totals.begin(), *longest / mean(totals), seconds_text(diagnosis.even_seconds)));
   }
   for (const auto& [rank, ratio] : trace.peers) {
     // Data-parallel ranks with the same stages do the same work, so a difference comes from the machines.
@@ -115,13 +115,11 @@ void find_outliers(TraceDiagnosis& diagnosis) {
     }
   }
   for (const auto& [link, times] : hops) {
-    const double usual = median(all);
-    const double own = median(times);
     // Short messages differ by chance, so a slow link must also be long in comparison with the ops.
-    if (own < kOutlier * usual || own < 0.05 * mean) continue;
+    if (median(times) < std::max(kOutlier * median(all), 0.05 * mean(totals))) continue;
     findings.push_back(fmt::format("messages from rank {} to rank {} take {} s, those of all links {} s",
-                                   trace.ranks[link.first], trace.ranks[link.second], seconds_text(own),
-                                   seconds_text(usual)));
+                                   trace.ranks[link.first], trace.ranks[link.second], seconds_text(median(times)),
+                                   seconds_text(median(all))));
   }
   // Single slow ops, such as those that the system interrupts, pass their delay on to all that wait for them.
   std::size_t slow = 0;
@@ -393,9 +391,7 @@ CostModel costs_of_cut(const CostModel& costs, std::int64_t stages, const std::a
   if (cut.all_reduce) cut.all_reduce->seconds = cut_evenly(costs.all_reduce->seconds, parts);
   if (cut.links) {
     cut.links->bytes.assign(parts - 1, 0);
-    const auto& copies = costs.links->copies;
-    const double sum = std::accumulate(copies.begin(), copies.end(), 0.0);
-    cut.links->copies.assign(parts - 1, sum / static_cast<double>(copies.size()));
+    cut.links->copies.assign(parts - 1, mean(costs.links->copies));
   }
   return cut;
 }
@@ -409,9 +405,8 @@ TraceDiagnosis diagnose_trace(Trace trace, double search_seconds) {
   diagnosis.simulated.period = simulate_steps(schedule, diagnosis.costs).period;
   CostModel even = diagnosis.costs;
   for (const auto time : kStageTimes) {
-    double sum = 0;
-    for (const StageCosts& stage : even.stages) sum += stage.*time;
-    for (StageCosts& stage : even.stages) stage.*time = sum / static_cast<double>(even.stages.size());
+    const double usual = mean(mapped(even.stages, time));
+    for (StageCosts& stage : even.stages) stage.*time = usual;
   }
   diagnosis.even_seconds = simulate_steps(schedule, even).period;
   find_outliers(diagnosis);
@@ -444,11 +439,10 @@ nlohmann::ordered_json to_json(const TraceDiagnosis& diagnosis) {
                                  {"micro_batches", trace.schedule.micro_batches},
                                  {"ranks", trace.ranks},
                                  {"step_seconds", measured},
-                                 {"steps", nlohmann::ordered_json::array()},
+                                 {"steps", mapped(trace.steps, &TraceStep::seconds)},
                                  {"notes", trace.notes},
                                  {"parts", nlohmann::ordered_json::array()},
                                  {"waits", nlohmann::ordered_json::array()}};
-  for (const TraceStep& step : trace.steps) json["steps"].push_back(step.seconds);
   for (std::size_t w = 0; w < trace.ranks.size(); ++w) {
     nlohmann::ordered_json& parts = json["parts"].emplace_back(nlohmann::ordered_json{{"rank", trace.ranks[w]}});
     for (const auto& [name, seconds] : mean_parts(trace, w)) parts[json_key(name)] = seconds;
