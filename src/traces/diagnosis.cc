@@ -9,6 +9,9 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <numeric>
+#include <set>
+#include <string_view>
+#include <tuple>
 
 #include "core/error.h"
 #include "core/files.h"
@@ -156,29 +159,24 @@ void find_better(TraceDiagnosis& diagnosis, double search_seconds) {
   // Halves of a backward are measured if the trace has them. Otherwise, trace_costs() estimates them.
   const bool measured_split = has_split_backwards(ran);
   const auto host = trace_host_seconds(trace);
-  std::map<std::pair<std::string, std::int64_t>, BetterSchedule> best;
+  std::vector<BetterSchedule> all;
   const auto consider = [&](Schedule schedule) {
-    const CostModel costs = costs_of_cut(diagnosis.costs, schedule.stages, host);
-    const Timeline timeline = simulate_steps(schedule, costs);
-    const double seconds = timeline.period;
+    const Timeline timeline = simulate_steps(schedule, costs_of_cut(diagnosis.costs, schedule.stages, host));
     // A predicted gain below the error of predictions is not worth a change of the trainer.
-    if (seconds >= kWorthwhile * diagnosis.simulated.period) return;
-    BetterSchedule better{.seconds = seconds, .peak_units = peak_of(timeline)};
+    if (timeline.period >= kWorthwhile * diagnosis.simulated.period) return;
+    schedule.order.reset();  // Fields of pictures, which torch's CSV does not have
+    schedule.late_forwards = false;
+    BetterSchedule& better = all.emplace_back();
+    better.seconds = timeline.period;
+    better.peak_units = peak_of(timeline);
     better.replicas = static_cast<std::int64_t>(schedule.placement.num_replicas());
     // A second copy of the weights is memory too, which the units of activations do not count.
     better.within_memory = better.peak_units <= peak + 1e-9 && better.replicas <= replicas;
     better.runs_in_torch = runs_in_torch(schedule);
     better.splits_stages = schedule.stages > ran.stages;
-    better.splits_backward = !measured_split && std::ranges::any_of(schedule.workers.front(), [](const Op& op) {
-      return op.kind == OpKind::BackwardInput;
-    });
-    // Only the fastest variant of a schedule is kept.
-    const auto [at, is_new] = best.try_emplace({schedule.name, schedule.stages}, better);
-    if (!is_new && at->second.seconds <= better.seconds) return;
-    schedule.order.reset();  // Fields of pictures, which torch's CSV does not have
-    schedule.late_forwards = false;
+    const auto is_split = [](const Op& op) { return op.kind == OpKind::BackwardInput; };
+    better.splits_backward = !measured_split && std::ranges::any_of(schedule.workers.front(), is_split);
     better.schedule = std::move(schedule);
-    at->second = std::move(better);
   };
   for (Schedule& schedule :
        known_schedules(workers, ran.micro_batches, std::max<std::int64_t>(2, ran.stages / workers)))
@@ -193,18 +191,22 @@ void find_better(TraceDiagnosis& diagnosis, double search_seconds) {
     found.schedule.name = "searched order";
     consider(std::move(found.schedule));
   }
-  std::vector<BetterSchedule> all;
-  for (auto& [name, better] : best) all.push_back(std::move(better));
-  std::ranges::stable_sort(all, {}, [](const BetterSchedule& b) { return std::pair{!b.within_memory, b.seconds}; });
-  // Sorted: schedules within the memory first, each part by time. At most kMaxBetter of each part are shown.
-  std::array<std::size_t, 2> taken{};
-  for (BetterSchedule& better : all) {
-    if (taken[better.within_memory ? 0 : 1]++ < kMaxBetter) diagnosis.better.push_back(std::move(better));
+  // Only the fastest variant of a schedule is kept.
+  std::ranges::stable_sort(all, {}, [](const BetterSchedule& b) {
+    return std::tuple(b.seconds, std::string_view(b.schedule.name), b.schedule.stages);
+  });
+  std::set<std::pair<std::string, std::int64_t>> names;
+  std::erase_if(all,
+                [&](const BetterSchedule& b) { return !names.emplace(b.schedule.name, b.schedule.stages).second; });
+  // At most kMaxBetter within the memory, and then as many that need more.
+  for (const bool within_memory : {true, false}) {
+    std::size_t taken = 0;
+    for (BetterSchedule& better : all) {
+      if (better.within_memory != within_memory || taken++ >= kMaxBetter) continue;
+      better.file = fmt::format("better-{}.{}", diagnosis.better.size() + 1, better.runs_in_torch ? "csv" : "json");
+      diagnosis.better.push_back(std::move(better));
+    }
   }
-}
-
-std::string better_file(const BetterSchedule& better, std::size_t index) {
-  return fmt::format("better-{}.{}", index + 1, better.runs_in_torch ? "csv" : "json");
 }
 
 /// Returns the parts with their names in text and JSON.
@@ -330,12 +332,9 @@ std::string better_text(const TraceDiagnosis& diagnosis) {
       share ? fmt::format("weight gradients taken as {} of backwards, by operators", percent(*share))
             : "weight gradients assumed to be half of backwards";
   std::map<std::string, std::vector<std::string>> files;  // [note]
-  bool runs_in_torch = false;
-  for (std::size_t i = 0; i < diagnosis.better.size(); ++i) {
-    const BetterSchedule& better = diagnosis.better[i];
-    const std::string file = better_file(better, i);
+  for (const BetterSchedule& better : diagnosis.better) {
     const auto note = [&](bool holds, const std::string& text) {
-      if (holds) files[text].push_back(file);
+      if (holds) files[text].push_back(better.file);
     };
     note(better.replicas > 1,
          fmt::format("{} copies of the weights, without the sums of their gradients", better.replicas));
@@ -343,17 +342,16 @@ std::string better_text(const TraceDiagnosis& diagnosis) {
     note(better.splits_stages, "stages assumed to divide evenly");
     note(better.splits_backward, split);
     note(!better.runs_in_torch, "run in chimera");
-    runs_in_torch = runs_in_torch || better.runs_in_torch;
     rows.push_back({better.schedule.name, std::to_string(better.schedule.stages), seconds_text(better.seconds),
                     percent(1 - better.seconds / diagnosis.simulated.period), fmt::format("{:.4g}", better.peak_units),
-                    file});
+                    better.file});
   }
-  const double own = peak_of(diagnosis.simulated);
   std::string text = fmt::format(
-      "better: predicted steps of other schedules (the traced one holds {:.4g} micro-batches in flight)\n{}", own,
-      text_table(rows, 1));
+      "better: predicted steps of other schedules (the traced one holds {:.4g} micro-batches in flight)\n{}",
+      peak_of(diagnosis.simulated), text_table(rows, 1));
   for (const auto& [note, names] : files) text += fmt::format("{}: {}\n", note, fmt::join(names, ", "));
-  if (runs_in_torch) text += "--output DIR writes the files; torch runs a CSV by _PipelineScheduleRuntime._load_csv\n";
+  if (std::ranges::any_of(diagnosis.better, &BetterSchedule::runs_in_torch))
+    text += "--output DIR writes the files; torch runs a CSV by _PipelineScheduleRuntime._load_csv\n";
   return text;
 }
 
@@ -460,8 +458,7 @@ nlohmann::ordered_json to_json(const TraceDiagnosis& diagnosis) {
   json["even_seconds"] = diagnosis.even_seconds;
   json["peak_in_flight"] = peak_of(diagnosis.simulated);
   json["better"] = nlohmann::ordered_json::array();
-  for (std::size_t i = 0; i < diagnosis.better.size(); ++i) {
-    const BetterSchedule& better = diagnosis.better[i];
+  for (const BetterSchedule& better : diagnosis.better) {
     json["better"].push_back({{"name", better.schedule.name},
                               {"stages", better.schedule.stages},
                               {"seconds", better.seconds},
@@ -471,7 +468,7 @@ nlohmann::ordered_json to_json(const TraceDiagnosis& diagnosis) {
                               {"runs_in_torch", better.runs_in_torch},
                               {"assumes_even_stages", better.splits_stages},
                               {"assumes_weight_share", better.splits_backward},
-                              {"file", better_file(better, i)},
+                              {"file", better.file},
                               {"schedule", to_json(better.schedule)}});
   }
   json["schedule"] = to_json(trace.schedule);
@@ -493,11 +490,8 @@ void write_diagnosis(const TraceDiagnosis& diagnosis, const std::string& folder)
   // The printed lines and docs/why_slow.md name these files.
   write_whole(path("costs.json"), costs_to_json(diagnosis.costs) + "\n");
   write_whole(path("ran.csv"), to_csv(diagnosis.trace.schedule));
-  for (std::size_t i = 0; i < diagnosis.better.size(); ++i) {
-    const BetterSchedule& better = diagnosis.better[i];
-    write_whole(path(better_file(better, i)),
-                better.runs_in_torch ? to_csv(better.schedule) : to_json(better.schedule));
-  }
+  for (const BetterSchedule& better : diagnosis.better)
+    write_whole(path(better.file), better.runs_in_torch ? to_csv(better.schedule) : to_json(better.schedule));
   write_whole(path("timeline.html"), to_html(panels_of(diagnosis)));
 }
 

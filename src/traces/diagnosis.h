@@ -18,6 +18,7 @@ namespace chimera {
 /// A schedule of the same micro-batches and workers with a shorter predicted step.
 struct BetterSchedule {
   Schedule schedule;
+  std::string file;              // Name of its file in the folder of write_diagnosis()
   double seconds = 0;            // Predicted time of a step
   double peak_units = 0;         // Activations in flight on the worker with most, in stage units
   std::int64_t replicas = 1;     // Copies of the model, and hence of the weights
