@@ -82,8 +82,9 @@ struct Spread {
   double high = 0;
 };
 
-/// Returns median and quartiles, each an element of `values` (rounded down). `values` must not be empty.
+/// Returns median and quartiles, each an element of `values` (rounded down); zeros without values.
 [[nodiscard]] inline Spread spread_of(std::vector<double> values) {
+  if (values.empty()) return {};
   std::ranges::sort(values);
   const auto at = [&](std::size_t quarters) { return values[(values.size() - 1) * quarters / 4]; };
   return {at(1), at(2), at(3)};

@@ -44,12 +44,12 @@ class Lockstep {
   [[nodiscard]] bool computes() const { return rank_ < computing_; }
 
   /// Waits for all ranks.
-  void barrier() { (void)broadcast(true); }
+  void barrier() { (void)broadcast(0); }
   /// Waits for all ranks, and returns the argument of rank 0 on every rank.
-  [[nodiscard]] bool broadcast(bool own) {
-    double value = rank_ == 0 && own ? 1 : 0;
+  [[nodiscard]] double broadcast(double own) {
+    double value = rank_ == 0 ? own : 0;
     transport_.all_sum({&value, 1});
-    return value > 0;
+    return value;
   }
   /// Calls `round(i)` on every rank for i = 0, 1, ... until `seconds` have passed on rank 0, but at least 4 times,
   /// because the first call may be a warm-up.
@@ -57,7 +57,7 @@ class Lockstep {
   void repeat(double seconds, const Round& round) {
     constexpr std::int64_t kFewestRounds = 4;
     const double deadline = monotonic_seconds() + seconds;
-    for (std::int64_t i = 0; broadcast(i < kFewestRounds || monotonic_seconds() < deadline); ++i) round(i);
+    for (std::int64_t i = 0; broadcast(i < kFewestRounds || monotonic_seconds() < deadline ? 1 : 0) > 0; ++i) round(i);
   }
   /// Replaces each number, on every rank, by its mean over the computing ranks.
   void average(std::span<double> numbers) {

@@ -33,8 +33,6 @@ double process_seconds() {
   return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
 }
 
-double median_of(const std::vector<double>& values) { return values.empty() ? 0 : spread_of(values).median; }
-
 /// Returns the average of ranks 0 and 1 on all ranks.
 double mean_of_pair(Lockstep& ranks, double value) {
   double sum = is_in_pair(ranks) ? value / kPair : 0;
@@ -145,13 +143,6 @@ double cpu_seconds_of(const OpWork& work) {
   return watch.elapsed().cpu_seconds / calls;
 }
 
-/// Returns the core on which rank 0 runs, on all ranks: both ranks of the pair can run there.
-int core_of_first(Lockstep& ranks) {
-  double core = ranks.rank() == 0 ? std::max(0, ::sched_getcpu()) : 0;
-  ranks.transport().all_sum({&core, 1});
-  return static_cast<int>(core);
-}
-
 }  // namespace
 
 Contention slowdown_of(const OverlapTimes& times) {
@@ -170,10 +161,9 @@ Contention measure_all_reduce_overlap(Lockstep& ranks, ParameterGroupId group, c
   double alone = ranks.computes() ? seconds_of_call(compute) : 0;
   ranks.average({&alone, 1});
   // The all-reduce must outlast the ops, so that they run beside it all the time.
-  std::array<double, 2> sum = {ranks.rank() == 0 ? sums.alpha : 0, ranks.rank() == 0 ? sums.beta : 0};
-  ranks.transport().all_sum(sum);  // broadcasts from rank 0
+  const double beta = ranks.broadcast(sums.beta);
   // Twice the time of the ops, by the measured beta.
-  const double bytes = sum[1] > 0 ? std::clamp(2 * alone / sum[1], 4096.0, kMaxBytesBesideOps) : kMaxBytesBesideOps;
+  const double bytes = beta > 0 ? std::clamp(2 * alone / beta, 4096.0, kMaxBytesBesideOps) : kMaxBytesBesideOps;
   const at::Tensor gradients =
       is_in_pair(ranks) ? shared_zeros(static_cast<std::int64_t>(bytes / 4), at::kFloat) : at::Tensor();
   const auto start_sum = [&] { return ranks.transport().start_all_reduce(group, gradients); };
@@ -196,7 +186,8 @@ Contention measure_all_reduce_overlap(Lockstep& ranks, ParameterGroupId group, c
     ops.push_back(slowed.ops_by_sums);
     summed.push_back(slowed.sums_by_ops);
   });
-  return {.ops_by_sums = mean_of_pair(ranks, median_of(ops)), .sums_by_ops = mean_of_pair(ranks, median_of(summed))};
+  return {.ops_by_sums = mean_of_pair(ranks, spread_of(ops).median),
+          .sums_by_ops = mean_of_pair(ranks, spread_of(summed).median)};
 }
 
 LinkTimes measure_message_copies(Lockstep& ranks, const OpWork& compute, double seconds, std::int64_t largest) {
@@ -215,7 +206,7 @@ LinkTimes measure_message_copies(Lockstep& ranks, const OpWork& compute, double 
   });
   std::vector<TimedSize> points;
   for (std::size_t i = 0; i < sizes.size(); ++i) {
-    const double each = mean_of_pair(ranks, median_of(times[i]));
+    const double each = mean_of_pair(ranks, spread_of(times[i]).median);
     if (each > 0) points.push_back({static_cast<double>(sizes[i]), each});
   }
   if (points.size() < 2) return {};
@@ -235,9 +226,7 @@ double measure_transfers_at_once(Lockstep& ranks, double seconds) {
     const double two = seconds_of_fan(ranks, 2, kLarge, turn++) - answer;
     if (round > 0 && one > 0) shares.push_back(std::max(0.0, two / one - 1));
   });
-  double share = ranks.rank() == 0 ? median_of(shares) : 0;
-  ranks.transport().all_sum({&share, 1});
-  return share;
+  return ranks.broadcast(spread_of(shares).median);
 }
 
 double measure_sums_overlap(Lockstep& ranks, const std::array<ParameterGroupId, 2>& groups, double seconds,
@@ -260,7 +249,7 @@ double measure_sums_overlap(Lockstep& ranks, const std::array<ParameterGroupId, 
     const double both = seconds_of_sums(2);
     if (round > 0) saved.push_back(2 - both / alone);
   });
-  return mean_of_pair(ranks, std::clamp(median_of(saved), 0.0, kMaxSaved));
+  return mean_of_pair(ranks, std::clamp(spread_of(saved).median, 0.0, kMaxSaved));
 }
 
 double measure_idle_gain(Lockstep& ranks, const OpWork& compute, std::int64_t threads, double seconds) {
@@ -284,11 +273,12 @@ double measure_idle_gain(Lockstep& ranks, const OpWork& compute, std::int64_t th
   });
   // One core was busy, so the saving is idle_gain times this share of idle cores.
   const double idle = idle_share(1, ranks.computing());
-  return mean_of_pair(ranks, std::clamp(median_of(saved) / idle, 0.0, kMaxSaved));
+  return mean_of_pair(ranks, std::clamp(spread_of(saved).median / idle, 0.0, kMaxSaved));
 }
 
 double measure_core_sharing(Lockstep& ranks, const OpWork& compute, double seconds) {
-  const int core = core_of_first(ranks);
+  // Both ranks of the pair can run on the core of rank 0.
+  const int core = static_cast<int>(ranks.broadcast(std::max(0, ::sched_getcpu())));
   std::vector<double> shares;
   ranks.repeat(seconds, [&](std::int64_t round) {
     std::optional<Pinned> pinned;
@@ -303,7 +293,7 @@ double measure_core_sharing(Lockstep& ranks, const OpWork& compute, double secon
     const double together = cpu_seconds_of(compute);
     if (round > 0) shares.push_back(std::max(0.0, together / alone - 1));
   });
-  return mean_of_pair(ranks, median_of(shares));
+  return mean_of_pair(ranks, spread_of(shares).median);
 }
 
 }  // namespace chimera

@@ -112,7 +112,7 @@ LinkSamples measure_links(Lockstep& ranks, ParameterGroupId group, double second
   const auto is_long = [&](std::int64_t bytes) {
     const double start = monotonic_seconds();
     measure(bytes, 0);
-    return !ranks.broadcast(monotonic_seconds() - start < longest);
+    return ranks.broadcast(monotonic_seconds() - start) >= longest;
   };
   ranks.repeat(seconds, [&](std::int64_t round) {
     for (auto each = gradients.begin(); each != gradients.end(); ++each) {

@@ -56,7 +56,7 @@ double measure_optimizer(Lockstep& ranks, ParameterGroupId pair, Stage& stage, s
     if (ranks.rank() < kPipeline) (void)ranks.transport().start_all_reduce(pair, stage.gradients())->wait();
     if (ranks.computes()) times.push_back(step_of_optimizer(stage, *optimizer, threads));
   });
-  double median = times.empty() ? 0 : spread_of(times).median / static_cast<double>(num_elements(stage));
+  double median = spread_of(times).median / static_cast<double>(num_elements(stage));
   ranks.average({&median, 1});
   return median;
 }

@@ -12,6 +12,7 @@
 #include "core/cgroup.h"
 #include "core/counted.h"
 #include "core/host_name.h"
+#include "core/mapped.h"
 #include "core/reject.h"
 #include "data/samples.h"
 #include "engine/tensor_ranks.h"
@@ -202,17 +203,10 @@ std::int64_t measure_layers(Lockstep& ranks, const ProfileOptions& options, Item
   return rounds;
 }
 
-template <class Value>
-Spread spread_over(const std::vector<LayerTime>& times, Value value) {
-  std::vector<double> values;
-  for (const LayerTime& time : times) values.push_back(std::invoke(value, time));
-  return values.empty() ? Spread{} : spread_of(values);
-}
-
 LayerTime median_of(std::int64_t micro_batch_size, const std::vector<LayerTime>& times) {
   LayerTime median{.micro_batch_size = micro_batch_size};
-  for (const auto& number : kLayerTimeNumbers) median.*number.value = spread_over(times, number.value).median;
-  const Spread whole = spread_over(times, &LayerTime::whole);
+  for (const auto& number : kLayerTimeNumbers) median.*number.value = spread_of(mapped(times, number.value)).median;
+  const Spread whole = spread_of(mapped(times, &LayerTime::whole));
   median.spread = whole.median > 0 ? (whole.high - whole.low) / 2 / whole.median : 0;
   return median;
 }
@@ -250,10 +244,8 @@ LinkTimes op_sums_of(Lockstep& ranks, const Items& items) {
   }
   std::vector<double> means;
   for (const auto& [bytes, seconds] : waits) means.push_back(spread_of(seconds).median / members);
-  double count = ranks.rank() == 0 ? static_cast<double>(means.size()) : 0;
   // Rank 0 has a group for each T, so its number of sizes is the largest; others may have none.
-  ranks.transport().all_sum({&count, 1});
-  means.resize(static_cast<std::size_t>(count));
+  means.resize(static_cast<std::size_t>(ranks.broadcast(static_cast<double>(means.size()))));
   if (means.empty()) return {};
   ranks.transport().all_sum(means);
   std::vector<TimedSize> points;
