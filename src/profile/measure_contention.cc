@@ -110,24 +110,21 @@ double seconds_of_fan(Lockstep& ranks, int receivers, std::int64_t bytes, std::i
   return monotonic_seconds() - start;
 }
 
-/// Keeps the calling thread on one core until the end of the scope.
+/// Keeps the calling thread on one core until the end of the scope, if the system allows it.
 class Pinned {
  public:
   explicit Pinned(int core) {
-    CPU_ZERO(&all_);
+    (void)::sched_getaffinity(0, sizeof all_, &all_);
     cpu_set_t one;
     CPU_ZERO(&one);
     CPU_SET(core, &one);
-    is_pinned_ = ::sched_getaffinity(0, sizeof all_, &all_) == 0 && ::sched_setaffinity(0, sizeof one, &one) == 0;
+    (void)::sched_setaffinity(0, sizeof one, &one);
   }
-  ~Pinned() {
-    if (is_pinned_) (void)::sched_setaffinity(0, sizeof all_, &all_);
-  }
+  ~Pinned() { (void)::sched_setaffinity(0, sizeof all_, &all_); }
   Pinned& operator=(Pinned&&) = delete;
 
  private:
   cpu_set_t all_{};
-  bool is_pinned_ = false;
 };
 
 /// Returns CPU seconds of one call, over as many calls as take many time slices.

@@ -143,10 +143,9 @@ double measure_busy_delay(Lockstep& ranks, double seconds) {
       (quiet ? idle : busy).push_back(ping_pong(ranks, tensor, round * kMessages + i));
   });
   const auto mean = [](const std::vector<double>& times) {
-    return std::accumulate(times.begin(), times.end(), 0.0) /
-           static_cast<double>(std::max<std::size_t>(1, times.size()));
+    return std::accumulate(times.begin(), times.end(), 0.0) / static_cast<double>(times.size());
   };
-  return std::max(0.0, mean(busy) - mean(idle));
+  return ranks.rank() > 1 ? 0 : std::max(0.0, mean(busy) - mean(idle));
 }
 
 LinkTimes to_message_times(const Line& line) { return {line.alpha, line.beta, line.burst}; }
