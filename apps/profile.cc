@@ -200,14 +200,13 @@ void measure_between(const Flags& flags, const Invocation& invocation) {
                                        .rendezvous = rank.rendezvous,
                                        .groups = profile_groups(),
                                        .share_memory = false});
-  const LinkSamples links = measure_between_hosts(*transport, self, kShareOfSeconds * flags.options.seconds);
-  if (self == 0 && flags.links) {
-    write_output("", to_json(regress_links(links)));
-  } else if (self == 0) {
-    MachineProfile whole = with_links_between(machine, regress_links(links));
-    if (!flags.name.empty()) whole.name = flags.name;
-    print(flags, whole, to_text(links));
-  }
+  LinkSamples samples;
+  const NodeLinks links = measure_between_hosts(*transport, self, kShareOfSeconds * flags.options.seconds, samples);
+  if (self != 0) return;
+  if (flags.links) return write_output("", to_json(links));
+  MachineProfile whole = with_links_between(machine, links);
+  if (!flags.name.empty()) whole.name = flags.name;
+  print(flags, whole, to_text(links) + regression_errors_of(samples, links.messages, links.sums));
 }
 
 /// Profiles all hosts in parallel, then the links between the first two, and prints one profile.

@@ -165,32 +165,26 @@ std::string regression_errors_of(const LinkSamples& links, const LinkTimes& mess
   return fit_line_of("line - messages", links.messages, messages, 1) + fit_line_of("line - sums", links.sums, sums, 2);
 }
 
-LinkSamples measure_between_hosts(Transport& transport, int rank, double seconds) {
+NodeLinks measure_between_hosts(Transport& transport, int rank, double seconds, LinkSamples& samples) {
   constexpr int kHosts = 2;
   constexpr double kMaxSummed = 16 << 20;
   constexpr double kMaxSent = 1 << 20;
   constexpr int kSentAtOnce = 8;
   Lockstep ranks(transport, rank, kHosts);
-  LinkSamples links = measure_links(ranks, kPairGroup, seconds);
-  // Only rank 0 has the result, and all ranks must choose the same sizes.
-  double beta = rank == 0 ? line_between_ends(links.sums).beta : 0;
-  transport.all_sum({&beta, 1});
+  samples = measure_links(ranks, kPairGroup, seconds);
+  NodeLinks links;
+  links.messages = to_message_times(regress_with_burst(samples.messages));
+  links.sums = to_all_reduce_times(line_between_ends(samples.sums));
+  // All ranks must choose the same sizes.
+  const double beta = ranks.broadcast(links.sums.beta);
   const double moment = seconds / 16;
-  links.at_once =
+  links.transfers =
       1 - measure_sums_overlap(ranks, {kPairGroup, kOtherPairGroup}, seconds / 2, bytes_in(moment, beta, kMaxSummed));
   links.copies =
       measure_message_copies(ranks, multiply_matrices(), seconds / 2, bytes_in(moment / kSentAtOnce, beta, kMaxSent));
   links.step_overhead = measure_step_overhead(ranks);
+  links.source = "chimera profile --between: " + machine_line();
   return links;
-}
-
-NodeLinks regress_links(const LinkSamples& links) {
-  return {to_message_times(regress_with_burst(links.messages)),
-          to_all_reduce_times(line_between_ends(links.sums)),
-          links.at_once,
-          links.copies,
-          links.step_overhead,
-          "chimera profile --between: " + machine_line()};
 }
 
 std::string to_text(const NodeLinks& links) {
@@ -198,11 +192,6 @@ std::string to_text(const NodeLinks& links) {
          fmt::format("{:<16} {:+.0f} %\n", "two sums at once", 100 * links.transfers) +
          link_line("message copies", links.copies) +
          fmt::format("{:<16} {:.1f} us\n", "end of a step", 1e6 * links.step_overhead);
-}
-
-std::string to_text(const LinkSamples& links) {
-  const NodeLinks fitted = regress_links(links);
-  return to_text(fitted) + regression_errors_of(links, fitted.messages, fitted.sums);
 }
 
 }  // namespace chimera

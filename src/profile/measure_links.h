@@ -17,10 +17,6 @@ namespace chimera {
 struct LinkSamples {
   std::vector<TimedSize> messages;  // bytes, and seconds of a message one way
   std::vector<TimedSize> sums;      // bytes, and seconds of an all-reduce over two ranks
-  // Only measured between hosts:
-  double at_once = 0;        // relative slowdown of two all-reduces at once: 1 if they take twice as long
-  LinkTimes copies = {};     // CPU time of a message at each end
-  double step_overhead = 0;  // seconds of the collective at the end of a step
 };
 
 /// Measures messages of 1 KiB to 4 MiB and all-reduces of 1 KiB to 64 MiB between ranks 0 and 1, in about `seconds`.
@@ -43,13 +39,11 @@ struct LinkSamples {
                                                const LinkTimes& sums);
 
 /// Measures links between two hosts, with a rank on each. Takes about `seconds`, longer on slow networks. `transport`
-/// must have the groups of profile_groups() (lockstep.h), and must not use shared memory.
-[[nodiscard]] LinkSamples measure_between_hosts(Transport& transport, int rank, double seconds);
-/// Returns lines fitted to the samples: through the shortest and the longest all-reduce, and through the messages that
-/// are longer than a burst, the bytes that a throttled network lets pass at once.
-[[nodiscard]] NodeLinks regress_links(const LinkSamples& links);
-/// Return the tables that `chimera profile --hosts` prints.
+/// must have the groups of profile_groups() (lockstep.h), and must not use shared memory. Sets `samples` to the
+/// measured times, and returns lines fitted to them: through the shortest and the longest all-reduce, and through the
+/// messages that are longer than a burst, the bytes that a throttled network lets pass at once.
+[[nodiscard]] NodeLinks measure_between_hosts(Transport& transport, int rank, double seconds, LinkSamples& samples);
+/// Returns the table that `chimera profile --hosts` prints.
 [[nodiscard]] std::string to_text(const NodeLinks& links);
-[[nodiscard]] std::string to_text(const LinkSamples& links);
 
 }  // namespace chimera
