@@ -87,8 +87,9 @@ class LayerTimer {
  public:
   explicit LayerTimer(TimedLayers layers)
       : layers_(std::move(layers)),
-        num_layers_(layers_.kind == LayerKind::Block ? std::min(layers_.model.layers, kMaxBlocks) : 1),
-        text_(random_text(256 * (layers_.sequence + 1))) {
+        num_layers_(layers_.kind == LayerKind::Block ? std::min(layers_.model.layers, kMaxBlocks) : 1) {
+    const std::string letters = random_letters(static_cast<std::uint64_t>(256 * (layers_.sequence + 1)), "profile");
+    text_.assign(letters.begin(), letters.end());
     layers_.model.tied = false;  // the same work, but without an owner of the matrix
     const auto kind = is_causal(layers_.model.family) ? SampleKind::NextToken : SampleKind::MaskedPairs;
     samples_ =
@@ -132,11 +133,6 @@ class LayerTimer {
   static StageLayers stage_layers(LayerKind kind, std::int64_t blocks) {
     if (kind == LayerKind::Block) return {0, blocks, false, false};
     return {0, 0, kind == LayerKind::Embedding, kind == LayerKind::Head};
-  }
-
-  static std::vector<std::uint8_t> random_text(std::int64_t letters) {
-    const std::string text = random_letters(static_cast<std::uint64_t>(letters), "profile");
-    return {text.begin(), text.end()};
   }
 
   /// Measures this rank's own work, without the calls of the group.

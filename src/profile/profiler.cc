@@ -34,24 +34,21 @@ namespace {
 
 constexpr std::int64_t kWidth = 1024;
 
-double seconds_of_product(const at::Tensor& one, at::Tensor& product, std::int64_t threads) {
-  const Stopwatch watch;
-  // Into existing memory, so that no allocation is timed.
-  at::mm_out(product, one, one);
-  return seconds_of(watch.elapsed(), threads);
-}
-
 double measure_type(Lockstep& ranks, at::ScalarType type, std::int64_t threads, double seconds) {
   const at::NoGradGuard no_grad;
   const at::Tensor one = at::ones({kWidth, kWidth}, type);
   at::Tensor product = at::empty_like(one);
   std::vector<double> times;
   ranks.repeat(seconds, [&](std::int64_t) {
-    if (ranks.computes()) times.push_back(seconds_of_product(one, product, threads));
+    if (!ranks.computes()) return;
+    const Stopwatch watch;
+    // Into existing memory, so that no allocation is timed.
+    at::mm_out(product, one, one);
+    times.push_back(seconds_of(watch.elapsed(), threads));
   });
   // The lower quartile: other programs only lengthen a product.
   constexpr auto kFlops = 2.0 * kWidth * kWidth * kWidth;
-  double speed = times.empty() ? 0 : kFlops / spread_of(times).low;
+  double speed = ranks.computes() ? kFlops / spread_of(times).low : 0;
   ranks.average({&speed, 1});
   return speed;
 }
@@ -67,10 +64,6 @@ std::map<DataType, double> measure_matrix_flops(Lockstep& ranks, std::int64_t th
 }
 
 constexpr std::int64_t kMaxLocalWorkers = 1024;  // `chimera train` starts all ranks on this machine
-
-SampleKind sample_kind(const ModelConfig& model) {
-  return is_causal(model.family) ? SampleKind::NextToken : SampleKind::MaskedPairs;
-}
 
 /// The computing ranks in groups of T neighbors. With T = 2 and 5 computing ranks: groups {0, 1} and {2, 3}; rank 4
 /// measures nothing of this T.
@@ -337,11 +330,12 @@ void require_measurable(const ProfileOptions& options, int cores) {
     if (sequence > model.positions)
       reject("--sequence {} is more than the {} positions of model '{}'", sequence, model.positions, name);
     require_within_window(model, sequence);
-    const std::int64_t needed = vocabulary_needed(sample_kind(model));
+    const bool causal = is_causal(model.family);
+    const std::int64_t needed = vocabulary_needed(causal ? SampleKind::NextToken : SampleKind::MaskedPairs);
     if (model.vocabulary < needed) {
       reject("model '{}' has a vocabulary of {}; text needs at least {}", name, model.vocabulary, needed);
     }
-    const std::int64_t shortest = is_causal(model.family) ? 1 : 8;
+    const std::int64_t shortest = causal ? 1 : 8;
     if (sequence < shortest) reject("--sequence {}: model '{}' needs at least {}", sequence, name, shortest);
   }
   if (options.micro_batch_sizes.empty()) throw ConfigError("--micro-batch-sizes: give at least one");
