@@ -90,24 +90,16 @@ std::vector<SharingRanks> sharing_ranks(const ProfileOptions& options, std::int6
 
 /// One kind of layer of one model, whole or shared by T ranks, with its measured times.
 struct Item {
-  Item(const ProfiledModel& profiled, LayerKind kind, const ProfileOptions& options, const SharingRanks& shared = {},
-       std::unique_ptr<TensorGroup> group = nullptr)
-      : tensor(std::move(group)),
-        sharing(shared),
-        layers{profiled.model, kind, profiled.sequence, scalar_type(options.dtype), tensor.get(), options.device},
-        sizes(profiled.micro_batch_sizes),
-        bench(layers) {}
-  [[nodiscard]] bool is_split() const { return sharing.ranks > 1; }
-
-  std::unique_ptr<TensorGroup> tensor;  // null: whole layers
-  SharingRanks sharing;
   TimedLayers layers;
-  std::vector<std::int64_t> sizes;
-  LayerTimer bench;
-  std::map<std::int64_t, std::vector<LayerTime>> times;  // [micro-batch size][round]
-  std::map<double, std::vector<double>> waits;           // [bytes][round]: mean seconds of an exchange
+  std::vector<std::int64_t> sizes;  // of micro-batches
+  SharingRanks sharing;
+  std::unique_ptr<TensorGroup> tensor;  // null: whole layers, or a rank without a group
+  LayerTimer bench{layers};
+  std::map<std::int64_t, std::vector<LayerTime>> times = {};  // [micro-batch size][round]
+  std::map<double, std::vector<double>> waits = {};           // [bytes][round]: mean seconds of an exchange
+  [[nodiscard]] bool is_split() const { return sharing.ranks > 1; }
 };
-using Items = std::vector<std::unique_ptr<Item>>;
+using Items = std::vector<Item>;
 
 std::int64_t sequence_of(const ProfileOptions& options, const ModelConfig& model) {
   return options.sequence.value_or(std::min(ProfiledModel().sequence, model.positions));
@@ -125,30 +117,37 @@ std::vector<ProfiledModel> profiled_models(const ProfileOptions& options) {
 
 constexpr std::array kKinds = {LayerKind::Embedding, LayerKind::Block, LayerKind::Head};
 
-Items make_items(const ProfileOptions& options) {
-  Items items;
-  for (const ProfiledModel& profiled : profiled_models(options)) {
-    for (const LayerKind kind : kKinds) items.push_back(std::make_unique<Item>(profiled, kind, options));
+/// Adds the layers of a model: whole, or shared by the ranks of a group.
+void add_layers(const ProfileOptions& options, const ProfiledModel& profiled, const Lockstep& ranks,
+                const SharingRanks& sharing, Items& items) {
+  for (const LayerKind kind : kKinds) {
+    std::unique_ptr<TensorGroup> tensor;
+    // Every rank makes the item, so that all run the same loops; ranks without a group measure nothing in it.
+    if (sharing.has(ranks.rank())) {
+      const TensorPlace place{ranks.rank() % sharing.ranks, sharing.ranks, head_groups(profiled.model, sharing.ranks)};
+      const ParameterGroupId group(sharing.first_group + ranks.rank() / sharing.ranks);
+      const bool cuts = profiled.sequence % sharing.ranks == 0;
+      tensor = std::make_unique<RankTensorGroup>(ranks.transport(), place, group, cuts);
+    }
+    const TimedLayers layers{profiled.model, kind,          profiled.sequence, scalar_type(options.dtype),
+                             tensor.get(),   options.device};
+    items.push_back({layers, profiled.micro_batch_sizes, sharing, std::move(tensor)});
   }
+}
+
+/// Returns the whole layers of all models.
+Items make_items(const ProfileOptions& options, const Lockstep& ranks) {
+  Items items;
+  for (const ProfiledModel& profiled : profiled_models(options)) add_layers(options, profiled, ranks, {}, items);
   return items;
 }
 
 /// Adds the layers that groups of ranks share.
 void add_split_items(const ProfileOptions& options, const Lockstep& ranks, Items& items) {
   for (const SharingRanks& sharing : sharing_ranks(options, ranks.computing())) {
-    const ParameterGroupId group(sharing.first_group + ranks.rank() / sharing.ranks);
     for (const ProfiledModel& profiled : profiled_models(options)) {
       // T must divide the model.
-      if (!find_split_error(profiled.model, sharing.ranks).empty()) continue;
-      const TensorPlace place{ranks.rank() % sharing.ranks, sharing.ranks, head_groups(profiled.model, sharing.ranks)};
-      const bool cuts = profiled.sequence % sharing.ranks == 0;
-      for (const LayerKind kind : kKinds) {
-        // Every rank makes the item, so that all run the same loops; ranks without a group measure nothing in it.
-        auto tensor = sharing.has(ranks.rank())
-                          ? std::make_unique<RankTensorGroup>(ranks.transport(), place, group, cuts)
-                          : nullptr;
-        items.push_back(std::make_unique<Item>(profiled, kind, options, sharing, std::move(tensor)));
-      }
+      if (find_split_error(profiled.model, sharing.ranks).empty()) add_layers(options, profiled, ranks, sharing, items);
     }
   }
 }
@@ -162,31 +161,26 @@ double excess_of_slowest(Lockstep& ranks, double value) {
   return sum > 0 ? std::ranges::max(values) * static_cast<double>(values.size()) / sum - 1 : 0;
 }
 
-/// Sizes of all items, ascending: small micro-batches come first in each round.
-std::set<std::int64_t> all_sizes(const Items& items) {
-  std::set<std::int64_t> sizes;
-  for (const auto& item : items) sizes.insert(item->sizes.begin(), item->sizes.end());
-  return sizes;
-}
-
 /// Returns the measured rounds, and sets the times of the items and `core_imbalance`. The first round warms up.
 std::int64_t measure_layers(Lockstep& ranks, const ProfileOptions& options, Items& items, double seconds,
                             double& core_imbalance, const std::function<void(const std::string&)>& report_progress) {
   std::int64_t rounds = 0;
   std::vector<double> excesses;
+  std::set<std::int64_t> sizes;  // ascending: small micro-batches come first in each round
+  for (const Item& item : items) sizes.insert(item.sizes.begin(), item.sizes.end());
   ranks.repeat(seconds, [&](std::int64_t round) {
-    for (const std::int64_t size : all_sizes(items)) {
-      for (const auto& item : items) {  // alternates layers, as a pipeline
-        if (std::ranges::count(item->sizes, size) == 0) continue;
-        const bool runs = item->is_split() ? item->sharing.has(ranks.rank()) : ranks.computes();
+    for (const std::int64_t size : sizes) {
+      for (Item& item : items) {  // alternates layers, as a pipeline
+        if (std::ranges::count(item.sizes, size) == 0) continue;
+        const bool runs = item.is_split() ? item.sharing.has(ranks.rank()) : ranks.computes();
         // All computing ranks run the same op at the same time, so that caches and memory are as busy as in training.
-        const LayerTime time = runs ? item->bench.run(size, options.threads) : LayerTime{};
+        const LayerTime time = runs ? item.bench.run(size, options.threads) : LayerTime{};
         const double excess = excess_of_slowest(ranks, time.whole());
-        const auto waits = item->tensor ? item->bench.group()->take_means() : std::map<double, double>{};
+        const auto waits = item.tensor ? item.bench.group()->take_means() : std::map<double, double>{};
         if (round == 0) continue;
-        if (runs) item->times[size].push_back(time);
-        for (const auto& [bytes, mean] : waits) item->waits[bytes].push_back(mean);
-        if (item->layers.kind == LayerKind::Block && !item->is_split()) excesses.push_back(excess);
+        if (runs) item.times[size].push_back(time);
+        for (const auto& [bytes, mean] : waits) item.waits[bytes].push_back(mean);
+        if (item.layers.kind == LayerKind::Block && !item.is_split()) excesses.push_back(excess);
       }
     }
     rounds = round;
@@ -227,10 +221,10 @@ LayerTimes times_of(Lockstep& ranks, const ProfileOptions& options, Item& item) 
 LinkTimes op_sums_of(Lockstep& ranks, const Items& items) {
   std::map<double, std::vector<double>> waits;
   double members = 1;
-  for (const auto& item : items) {
-    if (!item->is_split() || (!waits.empty() && static_cast<double>(item->sharing.members) != members)) continue;
-    members = static_cast<double>(item->sharing.members);
-    for (const auto& [bytes, seconds] : item->waits) {
+  for (const Item& item : items) {
+    if (!item.is_split() || (!waits.empty() && static_cast<double>(item.sharing.members) != members)) continue;
+    members = static_cast<double>(item.sharing.members);
+    for (const auto& [bytes, seconds] : item.waits) {
       auto& all = waits[bytes];
       all.insert(all.end(), seconds.begin(), seconds.end());
     }
@@ -249,7 +243,7 @@ LinkTimes op_sums_of(Lockstep& ranks, const Items& items) {
 /// Runs each of these layers once, `first` to `end` - 1.
 OpWork layers_of(const ProfileOptions& options, Items& items, std::size_t first, std::size_t end) {
   return [&items, first, end, threads = options.threads] {
-    for (std::size_t i = first; i < end; ++i) (void)items[i]->bench.run(items[i]->sizes.front(), threads);
+    for (std::size_t i = first; i < end; ++i) (void)items[i].bench.run(items[i].sizes.front(), threads);
   };
 }
 
@@ -283,9 +277,8 @@ void measure_contention(Lockstep& ranks, double seconds, const ProfileOptions& o
 
 /// The largest stage exceeds caches most, as in training.
 Stage& largest_stage(Items& items) {
-  const auto largest = std::ranges::max_element(
-      items, {}, [](const std::unique_ptr<Item>& item) { return num_elements(item->bench.stage()); });
-  return (*largest)->bench.stage();
+  return std::ranges::max_element(items, {}, [](Item& item) { return num_elements(item.bench.stage()); })
+      ->bench.stage();
 }
 
 /// Returns installed memory or the control group's limit.
@@ -369,7 +362,7 @@ MachineMeasurement measure_machine(const ProfileOptions& options, Transport& tra
   // Per worker: the planner compares it with the memory of one rank.
   machine.memory_bytes = memory_of_host() / computing;
 
-  Items items = make_items(options);
+  Items items = make_items(options, ranks);
   report_progress("links");
   report.links = measure_quiet_links(ranks, 0.15 * options.seconds, machine);
   machine.busy_delay = measure_busy_delay(ranks, 0.05 * options.seconds);
@@ -384,14 +377,14 @@ MachineMeasurement measure_machine(const ProfileOptions& options, Transport& tra
   // Only now: the measurements above take all items for whole layers.
   add_split_items(options, ranks, items);
   report.rounds = measure_layers(ranks, options, items, 0.6 * options.seconds, machine.core_imbalance, report_progress);
-  for (const auto& item : items) machine.layers.push_back(times_of(ranks, options, *item));
+  for (Item& item : items) machine.layers.push_back(times_of(ranks, options, item));
   machine.op_sum = op_sums_of(ranks, items);
   return report;
 }
 
 MachineProfile remeasure_links(Transport& transport, const ProfileOptions& options, int rank, MachineProfile machine) {
   Lockstep ranks(transport, rank, profile_ranks(options, available_cores()).computing);
-  Items items = make_items(options);
+  Items items = make_items(options, ranks);
   (void)measure_quiet_links(ranks, 0.15 * options.seconds, machine);
   measure_contention(ranks, 0.1 * options.seconds, options, items, machine);
   return machine;
@@ -400,11 +393,11 @@ MachineProfile remeasure_links(Transport& transport, const ProfileOptions& optio
 std::vector<LayerTimes> measure_device_layers(const ProfileOptions& options, Transport& transport, int rank,
                                               int computing) {
   Lockstep ranks(transport, rank, computing);
-  Items items = make_items(options);
+  Items items = make_items(options, ranks);
   double imbalance = 0;
   (void)measure_layers(ranks, options, items, options.seconds, imbalance, [](const std::string& /*progress*/) {});
   std::vector<LayerTimes> layers;
-  for (const auto& item : items) layers.push_back(times_of(ranks, options, *item));
+  for (Item& item : items) layers.push_back(times_of(ranks, options, item));
   return layers;
 }
 
