@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cmath>
 #include <fstream>
-#include <memory>
 
 #include "bench/machine_line.h"
 #include "core/core_use.h"
@@ -61,14 +60,12 @@ class Contest {
 
   /// Copies run at the same time, as data-parallel processes without communication would.
   TrainingFigures measure_once(const Contender& contender) {
-    std::vector<std::unique_ptr<TrainingRun>> runs;
-    for (int copy = 0; copy < contender.copies; ++copy) {
-      runs.push_back(
-          std::make_unique<TrainingRun>(contender.command, folder_.file(fmt::format("metrics-{}.jsonl", copy))));
-    }
+    std::vector<TrainingRun> runs;
+    for (int copy = 0; copy < contender.copies; ++copy)
+      runs.emplace_back(contender.command, folder_.file(fmt::format("metrics-{}.jsonl", copy)));
     TrainingFigures sum;
-    for (const auto& run : runs) {
-      TrainingFigures figures = run->wait(options_.skipped);
+    for (TrainingRun& run : runs) {
+      TrainingFigures figures = run.wait(options_.skipped);
       // Speeds add up; losses and step times are those of the last copy.
       figures.tokens_per_second += sum.tokens_per_second;
       sum = std::move(figures);
@@ -98,26 +95,22 @@ class Contest {
 }  // namespace
 
 TrainingRun::TrainingRun(std::string command, std::string metrics)
-    : command_(std::move(command)), metrics_(std::move(metrics)) {
+    : command_(std::move(command)), metrics_(std::move(metrics)), messages_(nullptr, ::pclose) {
   // A run that fails early must not leave the metrics of the one before.
   std::filesystem::remove(metrics_);
   const std::string line =
       // In this order, standard error goes to the pipe, and standard output nowhere. The line end before the brace ends
       // a comment at the end of the command.
       fmt::format("export CHIMERA_METRICS={}\n{{ {}\n}} 2>&1 >/dev/null", shell_word(metrics_), command_);
-  messages_ = ::popen(line.c_str(), "r");
-  if (messages_ == nullptr) throw Error("cannot run " + command_);
-}
-
-TrainingRun::~TrainingRun() {
-  if (messages_ != nullptr) ::pclose(messages_);
+  messages_.reset(::popen(line.c_str(), "r"));
+  if (!messages_) throw Error("cannot run " + command_);
 }
 
 TrainingFigures TrainingRun::wait(std::int64_t skipped) {
   std::string messages;
   // Read to the end before pclose(), or a command with many messages would block at a full pipe.
-  for (int c = std::fgetc(messages_); c != EOF; c = std::fgetc(messages_)) messages += static_cast<char>(c);
-  if (::pclose(std::exchange(messages_, nullptr)) != 0) throw Error(fmt::format("{} failed:\n{}", command_, messages));
+  for (int c = std::fgetc(messages_.get()); c != EOF; c = std::fgetc(messages_.get())) messages += static_cast<char>(c);
+  if (::pclose(messages_.release()) != 0) throw Error(fmt::format("{} failed:\n{}", command_, messages));
   TrainingFigures figures;
   std::vector<double> speeds;
   std::vector<double> seconds;

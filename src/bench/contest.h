@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <functional>
+#include <memory>
 #include <string>
 
 #include "bench/statistics.h"
@@ -31,8 +32,6 @@ class TrainingRun {
  public:
   /// Removes an old file `metrics`. Throws Error if it cannot start a shell.
   TrainingRun(std::string command, std::string metrics);
-  TrainingRun& operator=(TrainingRun&&) = delete;
-  ~TrainingRun();
 
   /// Waits for the end; call it once. Excludes the first `skipped` steps from the medians. Throws Error, with the
   /// command's messages, if the command fails, if its metrics cannot be read, or if it writes at most `skipped` steps.
@@ -41,7 +40,7 @@ class TrainingRun {
  private:
   std::string command_;
   std::string metrics_;
-  std::FILE* messages_ = nullptr;
+  std::unique_ptr<std::FILE, int (*)(std::FILE*)> messages_;
 };
 
 /// A command to compare with others.
