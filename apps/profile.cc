@@ -42,29 +42,21 @@ using Words = std::vector<std::string>;
 constexpr std::chrono::hours kPatience{6};  // long enough for large models
 
 // The command line of the hosts. All options are given, so that a host with another version cannot use other defaults.
-Words options_as_words(const ProfileOptions& options) {
-  Words words = {"--format", "json"};
-  const auto add = [&](const char* flag, const std::string& value) { words.insert(words.end(), {flag, value}); };
-  const auto list = [](const auto& values) { return fmt::format("{}", fmt::join(values, ",")); };
-  add("--model", list(options.models));
-  if (options.sequence) add("--sequence", std::to_string(*options.sequence));
-  add("--dtype", to_text(options.dtype));
-  add("--threads", std::to_string(options.threads));
-  add("--tensor-parallel", list(options.tensor_parallel));
-  add("--seconds", fmt::format("{}", options.seconds));
-  add("--micro-batch-sizes", list(options.micro_batch_sizes));
+Words profile_command(const ProfileOptions& options) {
+  Words words = CLI::detail::split_up(
+      fmt::format("{} --format json --dtype {} --threads {} --tensor-parallel {} --seconds {} --micro-batch-sizes {}",
+                  kProfile.name, to_text(options.dtype), options.threads, fmt::join(options.tensor_parallel, ","),
+                  options.seconds, fmt::join(options.micro_batch_sizes, ",")));
+  words.insert(words.end(), {"--model", fmt::format("{}", fmt::join(options.models, ","))});
+  if (options.sequence) words.insert(words.end(), {"--sequence", std::to_string(*options.sequence)});
   return words;
 }
 
 std::vector<MachineProfile> measure_each(const HostFlags& flags, const std::vector<HostRanks>& hosts,
                                          const ProfileOptions& options) {
   // Hosts share no cores, so they measure themselves at the same time.
-  std::vector<Words> commands;
-  for (const HostRanks& host : hosts) {
-    Words words = options_as_words(options);
-    words.insert(words.begin(), kProfile.name);
-    commands.push_back(remote_command(flags, host.host, words));
-  }
+  const Words words = profile_command(options);
+  const auto commands = mapped(hosts, [&](const HostRanks& host) { return remote_command(flags, host.host, words); });
   // Standard output is for the profile alone.
   std::cerr << fmt::format("{} hosts measure themselves, for {:g} s or more\n", hosts.size(), options.seconds);
   const SignalInbox signals;
