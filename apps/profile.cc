@@ -106,6 +106,7 @@ void check_output(const Flags& flags) {
   if (!flags.output.empty() && flags.output != "-") require_writable_whole(flags.output);
 }
 
+/// Prints the text, or the profile as JSON, and writes the profile to --output.
 void print(const Flags& flags, const MachineProfile& machine, const std::string& text) {
   if (flags.output == "-") return write_output("", to_json(machine));
   if (!flags.output.empty()) write_whole(flags.output, to_json(machine));
@@ -216,14 +217,10 @@ void measure_hosts(const Flags& flags) {
           "nodes");
   }
   MachineProfile machine = merge_machines(measure_each(flags.on, hosts, flags.options));
-  machine = with_links_between(machine, measure_links(flags.on, hosts, flags.options.seconds, flags.interface), ranks);
+  NodeLinks links = measure_links(flags.on, hosts, flags.options.seconds, flags.interface);
+  machine = with_links_between(machine, links, ranks);
   if (!flags.name.empty()) machine.name = flags.name;
-  const NodeLinks links{machine.point_to_point.between_nodes,
-                        machine.all_reduce.between_nodes,
-                        machine.contention.node_transfers,
-                        machine.node_message_copy,
-                        machine.step_overhead,
-                        ""};
+  links.step_overhead = machine.step_overhead;
   print(
       flags, machine,
       fmt::format("{}: {}; between nodes:\n{}", machine.name, counted(machine.layers.size(), "layer"), to_text(links)));
