@@ -2,6 +2,7 @@
 // demo cannot show anything that a user cannot repeat, and it fails if a command ends otherwise than the text says.
 // Figures in the texts are those of commands that give the same output on each machine; measured ones are filled in.
 
+#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -87,23 +88,12 @@ class DemoStage {
   bool pauses_;
 };
 
-struct DemoBar {
-  std::string name;
-  double value = 0;
-  std::string label;
-};
-
-void print_bars(const std::vector<DemoBar>& bars) {
+/// Prints a bar; `share` is its length relative to the longest one.
+void print_bar(const std::string& name, double share, const std::string& label) {
   constexpr double kLongest = 40;
-  const std::size_t widest =
-      std::ranges::max_element(bars, {}, [](const auto& bar) { return bar.name.size(); })->name.size();
-  const double most = std::ranges::max_element(bars, {}, &DemoBar::value)->value;
-  for (const DemoBar& bar : bars) {
-    std::string blocks;
-    for (int i = 0; i < std::lround(kLongest * bar.value / most); ++i) blocks += "█";
-    std::cout << fmt::format("  {:<{}}  {} {}\n", bar.name, widest, blocks, bar.label);
-  }
-  std::cout << "\n" << std::flush;
+  std::string blocks;
+  for (int i = 0; i < std::lround(kLongest * share); ++i) blocks += "█";
+  std::cout << fmt::format("  {:<7}  {} {}\n", name, blocks, label);
 }
 
 void show_schedule(DemoStage& stage) {
@@ -242,15 +232,15 @@ void show_performance(DemoStage& stage) {
       workers));
   const auto measured = measure(stage, {"gpipe", "1f1b", "zb-h1", "chimera"}, workers);
   std::cout << "\n";
-  std::vector<DemoBar> bars;
+  double most = 0;
+  for (const MeasuredSchedule& one : measured) most = std::max({most, one.measured, one.predicted});
   for (const MeasuredSchedule& one : measured) {
-    bars.push_back({one.schedule, one.measured,
-                    fmt::format("{:.0f} tokens/s measured{}", one.measured, one.is_disturbed ? ", disturbed" : "")});
-    bars.push_back(
-        {"", one.predicted,
-         fmt::format("{:.0f} predicted ({:+.1f} %)", one.predicted, 100 * (one.predicted / one.measured - 1))});
+    print_bar(one.schedule, one.measured / most,
+              fmt::format("{:.0f} tokens/s measured{}", one.measured, one.is_disturbed ? ", disturbed" : ""));
+    print_bar("", one.predicted / most,
+              fmt::format("{:.0f} predicted ({:+.1f} %)", one.predicted, 100 * (one.predicted / one.measured - 1)));
   }
-  print_bars(bars);
+  std::cout << "\n" << std::flush;
   if (std::ranges::any_of(measured, &MeasuredSchedule::is_disturbed)) {
     return print_paragraph(
         "Other programs used the cores during some of these runs, also when they were repeated. The speeds therefore "
@@ -274,14 +264,6 @@ constexpr std::array kDemos = {
     Demo{"plan", "depth, width and schedule for a model and a machine", show_plan},
     Demo{"train", "the same gradients through a pipeline as without one", show_train},
     Demo{"performance", "four schedules train side by side, predicted beside measured", show_performance}};
-
-std::string demo_list() {
-  std::string text;
-  for (const Demo& demo : kDemos) text += fmt::format("{}: {}; ", demo.name, demo.description);
-  // The last "; " becomes the end of the sentence.
-  text.replace(text.size() - 2, 2, ".");
-  return text;
-}
 
 struct DemoArguments {
   std::string name;
@@ -311,16 +293,11 @@ void menu(const DemoArguments& options) {
   }
 }
 
-/// Demos replace each other's files, so the folder must not have others.
-void require_own_folder(const DemoArguments& options) {
-  std::error_code unreadable;
-  if (options.folder.empty() || !path_exists(options.folder)) return;
-  if (is_folder(options.folder) && std::filesystem::is_empty(options.folder, unreadable)) return;
-  reject("--folder {}: exists already; give a new folder", options.folder);
-}
-
 void show_chosen(const DemoArguments& options) {
-  require_own_folder(options);
+  // Demos replace each other's files, so the folder must not have others.
+  std::error_code unreadable;
+  if (path_exists(options.folder) && !std::filesystem::is_empty(options.folder, unreadable))
+    reject("--folder {}: exists already; give a new folder", options.folder);
   // A menu needs somebody who chooses. Without a terminal, all demos run.
   if (options.name.empty() && options.pauses()) return menu(options);
   for (const Demo& demo : kDemos) {
@@ -331,6 +308,7 @@ void show_chosen(const DemoArguments& options) {
 }  // namespace
 
 void add_demo(CLI::App& program, const Invocation&, int&) {
+  const auto description_of = [](const Demo& demo) { return fmt::format("{}: {}", demo.name, demo.description); };
   auto* command =
       program.add_subcommand("demo", "Show the features of Chimera, each in a minute, with its own commands");
   command->footer(
@@ -340,7 +318,7 @@ void add_demo(CLI::App& program, const Invocation&, int&) {
       "  chimera demo performance --folder kept\n"
       "  chimera demo --unattended > all.txt\n"
       "\nDemos: " +
-      demo_list() +
+      fmt::format("{}.", fmt::join(mapped(kDemos, description_of), "; ")) +
       "\n\nWithout DEMO, the command offers a menu; without a terminal or with --unattended, it runs all demos. A demo "
       "prints each command before it runs it. On a terminal it waits for Enter first. `train` and `performance` train "
       "small models on this machine, on the text of --help-all.\n"
