@@ -51,10 +51,6 @@ std::string newest_of_run(const std::filesystem::path& run) {
   }
 }
 
-std::string text_of(const std::vector<std::string>& changes) {
-  return changes.empty() ? "" : fmt::format("changes of the order:\n  {}\n", fmt::join(changes, "\n  "));
-}
-
 /// Returns the changes of the order of ops, none without metrics in the folder.
 std::vector<std::string> changes_in(const std::filesystem::path& folder) {
   try {
@@ -64,15 +60,15 @@ std::vector<std::string> changes_in(const std::filesystem::path& folder) {
   }
 }
 
-/// Prints the speed of a run that has ended well: its flight records are gone.
-void print_speed(const DiagnoseCommand& command, const nlohmann::ordered_json& speed) {
-  const auto changes = changes_in(command.run);
-  if (command.format == Format::Json) {
-    const nlohmann::ordered_json json = {{"folder", command.run}, {"speed", speed}, {"order_changes", changes}};
-    return write_output("", json_report(json));
-  }
-  const auto text = speed.at("text").get<std::string>() + text_of(changes);
-  write_output("", fmt::format("{}: the last run has ended well\n{}", command.run, text));
+/// Prints an answer as JSON or text, with the changes of the order in the folder of the run.
+void print_answer(Format format, nlohmann::ordered_json json, const std::string& text,
+                  const std::filesystem::path& folder) {
+  const auto changes = changes_in(folder);
+  json["order_changes"] = changes;
+  if (format == Format::Json) return write_output("", json_report(std::move(json)));
+  const std::string end =
+      changes.empty() ? "" : fmt::format("changes of the order:\n  {}\n", fmt::join(changes, "\n  "));
+  write_output("", text + end, Format::Text);
 }
 
 /// Measures how much other processes use the cores of a job that runs here.
@@ -93,25 +89,26 @@ void measure_others(const Flight& flight, SpeedAnalysis& speed) {
 
 void print_diagnosis(const DiagnoseCommand& command) {
   require_between("--events", command.events, 0, static_cast<std::int64_t>(kFlightEvents));
-  if (!has_flight(command.run)) {
-    if (const auto speed = read_speed(command.run)) return print_speed(command, *speed);
+  const auto past = has_flight(command.run) ? std::nullopt : read_speed(command.run);
+  // A run that has ended well has no flight records.
+  if (past) {
+    return print_answer(
+        command.format, {{"folder", command.run}, {"speed", *past}},
+        fmt::format("{}: the last run has ended well\n{}", command.run, past->at("text").get<std::string>()),
+        command.run);
   }
   const Flight flight = read_flight_folder(command.run);
   auto speed = speed_of(flight);
   if (speed && !flight.verdict) measure_others(flight, *speed);
   Diagnosis diagnosis = diagnose(flight);
   // Flight records are in a folder below the folder of checkpoints.
-  diagnosis.newest_checkpoint = newest_of_run(std::filesystem::path(flight.folder).parent_path());
-  const auto changes = changes_in(std::filesystem::path(flight.folder).parent_path());
+  const auto folder = std::filesystem::path(flight.folder).parent_path();
+  diagnosis.newest_checkpoint = newest_of_run(folder);
   const auto events = static_cast<std::size_t>(command.events);
-  if (command.format == Format::Json) {
-    auto json = read_ordered_json(to_json(diagnosis, flight, events));
-    json["speed"] = speed ? to_json(*speed) : nullptr;
-    json["order_changes"] = changes;
-    return write_output("", json_report(json));
-  }
-  write_output("", to_text(diagnosis, flight, events) + (speed ? to_text(*speed) : "") + text_of(changes),
-               Format::Text);
+  auto json = read_ordered_json(to_json(diagnosis, flight, events));
+  json["speed"] = speed ? to_json(*speed) : nullptr;
+  print_answer(command.format, std::move(json), to_text(diagnosis, flight, events) + (speed ? to_text(*speed) : ""),
+               folder);
 }
 
 /// A folder of a run has flight records or metrics. Other folders, and files, have traces.
