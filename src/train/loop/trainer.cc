@@ -3,19 +3,17 @@
 #include <ATen/ATen.h>
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <array>
 #include <filesystem>
+
 #include "checkpoint/checkpoint_folder.h"
 #include "core/cgroup.h"
 #include "core/clock.h"
 #include "core/error.h"
 #include "engine/adaptation.h"
 #include "engine/programs.h"
-#include "inference/continuation.h"
 #include "train/recover/final_error.h"
 #include "train/recover/state_hash.h"
-#include "train/setup/data_tokenizer.h"
 #include "train/setup/device.h"
 #include "train/setup/job_checkpoints.h"
 #include "transport/stream.h"
@@ -283,73 +281,6 @@ bool Trainer::close_step(const OnStep& on_step) {
   const bool continues = !checkpointer_ || save_if_due();
   steps_.close();
   return continues;
-}
-
-double Trainer::validation_loss() {
-  const Job& job = self_.job;
-  // The loader fills up a split that is shorter than a mini-batch.
-  const std::int64_t batches =
-      std::clamp<std::int64_t>(job.data.validation->count() / job.run.mini_batch(), 1, options().data.validate_batches);
-  double sum = 0;
-  for (std::int64_t batch = 0; batch < batches; ++batch) {
-    const StepHooks hooks{
-        .step = steps_.step(),
-        .load = [&](StageId stage, MicroBatchId id) { return loader_.validation(batch, stage, id); },
-        .observation = progress_.observe(steps_.step()),
-    };
-    sum += driver_.validate(job.programs.validation, hooks);
-  }
-  return sum / static_cast<double>(batches);
-}
-
-std::string Trainer::sample_text() {
-  const WholeTokens whole(self_.tensor.get());  // T need not divide the tokens of a prompt
-  // Ranks outside of the first replica take part only in the sums.
-  DistributedModel distributed(model_.stages(), first_replica(self_), self_.transport, self_.job.model.hidden,
-                               scalar_type(options().numbers.dtype), self_.device);
-  const TrainingPrompt& prompt = *self_.job.data.prompt;
-  const auto on_token = [&](TokenId, std::string_view) {
-    // A text takes long compared with an op, so each token is a sign of life for the watch of hangs.
-    progress_.note({RankProgress::Phase::Steps, steps_.step(), Instruction{.kind = InstructionKind::ReduceScalars}});
-    progress_.catch_up();
-  };
-  return continue_prompt(distributed, prompt.prompt, prompt.options, prompt.tokenizer.get(), on_token).text;
-}
-
-/// BERT's attention has other ops with a mask, which only padded micro-batches have. So all combinations of program and
-/// mask run once. What a first op costs, loading kernels and getting memory from the driver, can wait for the whole
-/// device, and so for a message that a peer has not sent yet.
-void Trainer::warm_up_device(std::int64_t step) {
-  const Job& job = self_.job;
-  const bool has_graphs = options().numbers.op_graphs;
-  // A rank without peers waits for no message, so its first step may warm it up.
-  if (self_.device.is_cpu() || (job.num_ranks() == 1 && !has_graphs)) return;
-  const std::size_t worker = self_.place.worker.index();
-  const auto warm = [&](const Program& program, bool trains, bool is_masked) {
-    const auto load = [&](StageId stage, MicroBatchId id) {
-      MicroBatch batch = loader_.training(step, stage, id);
-      // Validation drops nothing, and so runs other kernels than training.
-      if (!trains) batch.dropout = {};
-      batch.attention_mask = is_masked ? at::ones_like(batch.tokens, at::kBool) : at::Tensor();
-      return batch;
-    };
-    ObservationHooks observation = progress_.observe(step);
-    // No step has begun for whoever watches this rank: the longer limit of the start-up still counts.
-    observation.on_instruction = [&](const Instruction&) { progress_.note({RankProgress::Phase::StartUp}); };
-    driver_.executor().warm_up(program.workers[worker], {.load = load, .observation = std::move(observation)});
-  };
-  loader_.warm_up(step);
-  for (const bool is_masked : {false, true}) {
-    if (is_masked && is_causal(job.model.family)) continue;
-    warm(job.programs.training, /*trains=*/true, is_masked);
-    if (options().data.validate_every > 0) warm(job.programs.validation, /*trains=*/false, is_masked);
-  }
-  if (has_graphs) {
-    const auto load = [&](StageId stage, MicroBatchId id) { return loader_.training(step, stage, id); };
-    driver_.executor().record_ops(job.programs.training.workers[worker], load, graph_capture_on(accelerator()));
-  }
-  // Only now does the allocator hold what a step needs, so that what is free will stay free.
-  require_gpu_margin(self_.device);
 }
 
 /// Returns whether the run continues. Compares replicas before a save, which must not contain a corrupted one.

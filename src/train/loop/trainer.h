@@ -109,10 +109,7 @@ class Trainer {
   void update_stage(StageId stage, MicroBatchId last, double gradient_norm);
   void note_metrics(const StepResult& result, double seconds);
   bool close_step(const OnStep& on_step);
-  /// Runs the ops of training and validation on the samples of `step` without messages and updates, and records graphs
-  /// of ops (--op-graphs). Then nothing in a step makes the GPU wait while receives are pending. Does nothing on the
-  /// CPU and, without --op-graphs, on the only rank of a job. Collective. Throws ConfigError if less than kGpuMargin
-  /// (train/setup/device.h) of the GPU's memory is free afterwards.
+  /// Runs the ops of a step once, without messages and updates (device_warm_up.cc). Collective.
   void warm_up_device(std::int64_t step);
   /// Returns the text that the model generates after --prompt, the same on all ranks. Collective.
   [[nodiscard]] std::string sample_text();
