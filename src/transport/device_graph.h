@@ -1,8 +1,8 @@
 #pragma once
 
 // Device work that is captured once and launched again, such as a CUDA graph. One launch of a graph costs the host less
-// than the launches of all its kernels. `--cuda-graphs` captures the instructions of a step (runtime/recordings.h),
-// `--op-graphs` single ops (runtime/recordings.h).
+// than the launches of all its kernels. `--cuda-graphs` captures the instructions of a step, `--op-graphs` single ops
+// (runtime/recordings.h).
 
 #include <ATen/core/Generator.h>
 
