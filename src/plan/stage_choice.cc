@@ -12,13 +12,11 @@
 namespace chimera {
 namespace {
 
-constexpr const char* kCountsExpected =
-    "{} {}: expected LEVEL:BLOCKS, joined by +, with each LEVEL ({}) once, and BLOCKS a number for every stage or one "
-    "number for each, such as full:3,2,0,0{}";
-
 [[noreturn]] void refuse_counts(const StageFlag& flag, const std::string& text) {
-  reject(kCountsExpected, flag.name, text, flag.moves ? "full" : "cheap, attention, full",
-         flag.moves ? "" : " or cheap:4+full:2");
+  reject(
+      "{} {}: expected LEVEL:BLOCKS, joined by +, with each LEVEL ({}) once, and BLOCKS a number for every stage or "
+      "one number for each, such as full:3,2,0,0",
+      flag.name, text, flag.moves ? "full" : "cheap, attention, full");
 }
 
 /// Reads `cheap:4+full:2,1`.
