@@ -1,6 +1,8 @@
 #include "bench/contest.h"
 
 #include <fmt/format.h>
+#include <sys/wait.h>
+
 #include <algorithm>
 #include <cmath>
 #include <fstream>
@@ -110,7 +112,10 @@ TrainingFigures TrainingRun::wait(std::int64_t skipped) {
   std::string messages;
   // Read to the end before pclose(), or a command with many messages would block at a full pipe.
   for (int c = std::fgetc(messages_.get()); c != EOF; c = std::fgetc(messages_.get())) messages += static_cast<char>(c);
-  if (::pclose(messages_.release()) != 0) throw Error(fmt::format("{} failed:\n{}", command_, messages));
+  const int status = ::pclose(messages_.release());
+  const std::string failure = fmt::format("{} failed:\n{}", command_, messages);
+  if (WIFEXITED(status) && WEXITSTATUS(status) == static_cast<int>(ExitCode::Usage)) throw ConfigError(failure);
+  if (status != 0) throw Error(failure);
   TrainingFigures figures;
   std::vector<double> speeds;
   std::vector<double> seconds;

@@ -33,8 +33,9 @@ class TrainingRun {
   /// Removes an old file `metrics`. Throws Error if it cannot start a shell.
   TrainingRun(std::string command, std::string metrics);
 
-  /// Waits for the end; call it once. Excludes the first `skipped` steps from the medians. Throws Error, with the
-  /// command's messages, if the command fails, if its metrics cannot be read, or if it writes at most `skipped` steps.
+  /// Waits for the end; call it once. Excludes the first `skipped` steps from the medians. Throws with the command's
+  /// messages: ConfigError if it refuses its flags, else Error if it fails. Throws Error if its metrics cannot be read,
+  /// or if it writes at most `skipped` steps.
   [[nodiscard]] TrainingFigures wait(std::int64_t skipped);
 
  private:
