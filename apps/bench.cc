@@ -158,9 +158,8 @@ void add_bench(CLI::App& program, const Invocation&, int&) {
     } else {
       // --export writes a job for other programs; flags of the comparison would have no effect.
       for (const char* flag : {"--schedules", "--run", "--command", "--rounds", "--skip", "--retries",
-                               "--most-disturbed", "--format", "--output"}) {
+                               "--most-disturbed", "--format", "--output"})
         if (command->count(flag) > 0) reject("{}: --export runs nothing; leave one out", flag);
-      }
       for (const char* name : {"weights.safetensors", "batches.safetensors", "job.json"})
         require_unused("--export", options->folder + "/" + name, command->count("--overwrite") > 0);
       export_job(prepare_job(train_options(shared)), options->folder);

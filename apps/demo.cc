@@ -287,9 +287,8 @@ void menu(const DemoArguments& options) {
     std::cout << "  q  quit\n> " << std::flush;
     std::string answer;
     if (!std::getline(std::cin, answer) || answer == "q") return;
-    for (std::size_t d = 0; d < kDemos.size(); ++d) {
+    for (std::size_t d = 0; d < kDemos.size(); ++d)
       if (answer == std::to_string(d + 1) || answer == kDemos[d].name) show(kDemos[d], options);
-    }
   }
 }
 
@@ -300,9 +299,8 @@ void show_chosen(const DemoArguments& options) {
     reject("--folder {}: exists already; give a new folder", options.folder);
   // A menu needs somebody who chooses. Without a terminal, all demos run.
   if (options.name.empty() && options.pauses()) return menu(options);
-  for (const Demo& demo : kDemos) {
+  for (const Demo& demo : kDemos)
     if (options.name.empty() || options.name == demo.name) show(demo, options);
-  }
 }
 
 }  // namespace

@@ -75,9 +75,8 @@ void print_answer(Format format, nlohmann::ordered_json json, const std::string&
 void measure_others(const Flight& flight, SpeedAnalysis& speed) {
   // A rank keeps its record open. The metrics may be in any folder.
   std::optional<pid_t> process;
-  for (std::size_t rank = 0; !process && rank < flight.ranks.size(); ++rank) {
+  for (std::size_t rank = 0; !process && rank < flight.ranks.size(); ++rank)
     if (const auto live = LiveRun::find(flight_path(flight.folder, static_cast<int>(rank)))) process = live->process();
-  }
   const auto begin = process ? sample_core_use() : std::nullopt;
   if (!begin) return;
   std::this_thread::sleep_for(std::chrono::seconds(1));

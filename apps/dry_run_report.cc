@@ -18,9 +18,8 @@ using Json = nlohmann::ordered_json;
 
 std::vector<std::int64_t> ranks_with(const Forecast& forecast, StageId stage) {
   std::vector<std::int64_t> ranks;
-  for (const RankForecast& rank : forecast.ranks) {
+  for (const RankForecast& rank : forecast.ranks)
     if (std::ranges::count(rank.stages, stage, &HeldStage::stage) > 0) ranks.push_back(rank.rank.value());
-  }
   return ranks;
 }
 

@@ -110,9 +110,8 @@ void check_flags(const GenerateOptions& options) {
   require_between("--stages", options.stages, 1, kMaxStages);
   require_between("--threads", options.threads, 0, kMaxThreads);
   if (options.prompts.empty()) reject("a prompt is missing; give --prompt or --prompt-ids");
-  for (const std::string& stop : options.continuation.stops) {
+  for (const std::string& stop : options.continuation.stops)
     if (stop.empty()) reject("--stop: the text is empty; give at least one character");
-  }
 }
 
 /// Writes a part of the output immediately.

@@ -203,11 +203,10 @@ class HelpFormatter : public CLI::Formatter {
   [[nodiscard]] std::string in_two_columns(const std::string& name, const std::string& text) const {
     std::string result = "  " + name;
     // A long name has a line of its own, and its text begins below it.
-    if (result.size() + 2 > kNameColumns) {
+    if (result.size() + 2 > kNameColumns)
       result += "\n" + std::string(kNameColumns, ' ');
-    } else {
+    else
       result.resize(kNameColumns, ' ');
-    }
     const auto lines = wrapped(words_of(text, false), columns_ - kNameColumns);
     for (std::size_t i = 0; i < lines.size(); ++i)
       result += (i == 0 ? "" : std::string(kNameColumns, ' ')) + lines[i] + "\n";
@@ -242,9 +241,8 @@ void set_formatters(CLI::App& command, std::size_t columns) {
   // The const overloads are the only accessors of these flags.
   const CLI::App& made = command;
   const std::array meta = {made.get_help_ptr(), made.get_help_all_ptr(), made.get_version_ptr()};
-  for (CLI::Option* option : command.get_options()) {
+  for (CLI::Option* option : command.get_options())
     if (std::ranges::count(meta, option) > 0) option->group(heading::kHelp);
-  }
   for (CLI::App* inner : command.get_subcommands([](CLI::App*) { return true; })) set_formatters(*inner, columns);
 }
 

@@ -78,9 +78,8 @@ TrainFlags workload_flags(const ProblemRequest& request, const PlanProblem& prob
   const ModelOverrides& fields = request.fields;
   for (const auto& [name, size] :
        {std::pair("layers", fields.layers), std::pair("hidden", fields.hidden), std::pair("heads", fields.heads),
-        std::pair("key-value-heads", fields.key_value_heads), std::pair("vocabulary", fields.vocabulary)}) {
+        std::pair("key-value-heads", fields.key_value_heads), std::pair("vocabulary", fields.vocabulary)})
     if (size) flags[name] = *size;
-  }
   if (fields.tied) flags["tied"] = *fields.tied ? "true" : "false";
   flags["sequence"] = problem.workload.sequence;
   flags["dtype"] = to_text(request.dtype_for(problem.model));

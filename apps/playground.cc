@@ -24,9 +24,8 @@ std::string page_path() {
   const std::filesystem::path folder = std::filesystem::path(own_executable()).parent_path();
   // Installed, or in a build folder.
   for (const auto& page :
-       {folder.parent_path() / CHIMERA_DATA_FOLDER / "playground.html", folder / "web" / "playground.html"}) {
+       {folder.parent_path() / CHIMERA_DATA_FOLDER / "playground.html", folder / "web" / "playground.html"})
     if (std::filesystem::is_regular_file(page)) return page.string();
-  }
   reject("playground: this program was built without its page; `tools/playground` in the sources builds it");
 }
 

@@ -333,9 +333,8 @@ void add_profile(CLI::App& program, const Invocation& invocation, int& exit_code
     // Also in the ranks: whether an op gets its memory from the kernel or from free lists changes its time.
     keep_freed_memory();  // as in the trainer
     for (const char* flag :
-         {"--seconds", "--threads", "--dtype", "--sequence", "--micro-batch-sizes", "--model", "--tensor-parallel"}) {
+         {"--seconds", "--threads", "--dtype", "--sequence", "--micro-batch-sizes", "--model", "--tensor-parallel"})
       if (command->count(flag) > 0) flags->measuring = flag;
-    }
     flags->has_model = command->count("--model") > 0;
     require_effect(*command, {"--ssh", "--master", "--program"}, command->count("--hosts") > 0, "--hosts");
     run(*flags, invocation, exit_code);

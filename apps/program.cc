@@ -244,18 +244,16 @@ std::string shipped_file(const std::string& name) {
   const fs::path folder = fs::path(own_executable()).parent_path();
   for (const fs::path& file : {folder.parent_path() / CHIMERA_DATA_FOLDER / name, folder.parent_path() / name,
                                folder.parent_path().parent_path() / name, folder.parent_path() / "chimerapipe" / name,
-                               folder / "reference" / name}) {
+                               folder / "reference" / name})
     if (fs::is_regular_file(file)) return file.string();
-  }
   reject("{} does not exist; install the program again, or run it in the folder of its build", name);
 }
 
 std::vector<std::string> shipped_names(const std::string& any) {
   const std::filesystem::path one = shipped_file(any);
   std::vector<std::string> names;
-  for (const auto& file : std::filesystem::directory_iterator(one.parent_path())) {
+  for (const auto& file : std::filesystem::directory_iterator(one.parent_path()))
     if (file.path().extension() == one.extension()) names.push_back(file.path().stem().string());
-  }
   // A folder lists its files in any order.
   std::ranges::sort(names);
   return names;

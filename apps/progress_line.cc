@@ -24,11 +24,10 @@ void ProgressLine::show(const std::function<std::string()>& make) {
   // A log gets its first line after ten seconds; a short command leaves none.
   const bool is_first = !has_begun_;
   has_begun_ = true;
-  if (on_terminal_) {
+  if (on_terminal_)
     messages().show(kClearLine + clip_lines(make(), terminal_columns(STDERR_FILENO)));
-  } else if (!is_first) {
+  else if (!is_first)
     messages().write(make() + "\n");
-  }
 }
 
 void ProgressLine::clear() const {

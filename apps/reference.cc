@@ -46,9 +46,8 @@ Json flag_json(const std::string& command, const CLI::Option& option) {
 
 Json command_json(const CLI::App& app) {
   Json flags = Json::array();
-  for (const CLI::Option* option : app.get_options()) {
+  for (const CLI::Option* option : app.get_options())
     if (!option->get_group().empty()) flags.push_back(flag_json(app.get_name(), *option));  // not hidden
-  }
   const auto inner = app.get_subcommands([](const CLI::App* each) { return !each->get_group().empty(); });
   return {{"name", full_command_name(app)},
           {"description", app.get_description()},

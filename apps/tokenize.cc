@@ -96,11 +96,10 @@ void run(TokenizeFlags& flags) {
       tokenize(options, [&](const TokenizeProgress& now) { line.show([&] { return progress(now); }); });
   // The summary goes to standard error, unless it is the only output.
   line.clear();
-  if (flags.format == Format::Json) {
+  if (flags.format == Format::Json)
     write_output("", summary_json(report));
-  } else if (!prints) {
+  else if (!prints)
     messages().write(summary(report));
-  }
   std::cout << std::flush;
   finish_output(kDrainAfterSuccess);
 }

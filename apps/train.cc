@@ -77,10 +77,9 @@ void require_groups_on_hosts(const Job& job, const RemoteJob& remote) {
 }
 
 void require_positive_shape(const TrainCommandLine& flags) {
-  for (const auto& [flag, value] : {std::pair("--stages", flags.shape.shape.stages),
-                                    std::pair("--micro-batches", flags.shape.shape.micro_batches)}) {
+  for (const auto& [flag, value] :
+       {std::pair("--stages", flags.shape.shape.stages), std::pair("--micro-batches", flags.shape.shape.micro_batches)})
     if (flags.has(flag) && value < 1) reject("{} must be at least 1, not {}", flag, value);
-  }
 }
 
 /// A rank gets the schedule from its launcher, because standard input can be read only once.
@@ -134,9 +133,8 @@ void set_micro_batches(TrainOptions& options, const TrainCommandLine& flags) {
 TrainOptions resolve(const TrainCommandLine& flags, const Invocation& invocation) {
   TrainOptions options = flags.options;
   if (!options.model.from.empty() && !flags.has("--model")) options.model.name.clear();
-  for (std::string* folder : {&options.checkpoint.folder, &options.exported.folder}) {
+  for (std::string* folder : {&options.checkpoint.folder, &options.exported.folder})
     while (folder->size() > 1 && folder->ends_with('/')) folder->pop_back();
-  }
   options.resume.is_checked = invocation.rank.has_value();
   options.checkpoint.keeps_last = flags.has("--keep");
   options.checkpoint.keeps_every = flags.has("--keep-every");
@@ -168,9 +166,8 @@ TrainOptions resolve(const TrainCommandLine& flags, const Invocation& invocation
       return shape.shape_for(generator);
     };
   } else if (options.schedule.name == "none") {
-    for (const AxisValues& axis : flags.shape.axes) {
+    for (const AxisValues& axis : flags.shape.axes)
       if (axis.is_given()) reject("{} does not apply to --schedule none", axis.axis->flag());
-    }
   } else {
     options.schedule.shape = flags.shape.shape_for(find_generator(options.schedule.name));
   }
@@ -187,9 +184,8 @@ void merge_plan(CLI::App& command, const TrainCommandLine& flags) {
   std::vector<std::string> chosen = {"--stages",    "--micro-batches", "--data-parallel", "--micro-batch-size",
                                      "--partition", "--recompute",     "--slice-lengths"};
   for (const ShapeAxis& axis : shape_axes()) chosen.push_back(axis.flag());
-  for (const std::string& flag : chosen) {
+  for (const std::string& flag : chosen)
     if (command.get_option(flag)->count() > 0) reject("--plan auto chooses {}", flag);
-  }
   const TrainOptions& options = flags.options;
   PlanOptions restrictions{.schedules = {}, .may_shard = !flags.has("--shard-optimizer"), .top = 1};
   if (names_schedule_file(options.schedule.name)) reject("--plan auto chooses --schedule; give a name or nothing");
@@ -314,16 +310,14 @@ void set_usual_flags(CLI::App& command, const Job& job) {
         o.schedule.shape.micro_batches > 0 ? o.schedule.shape.micro_batches : o.schedule.shape.stages;
     if (o.schedule.name != "none" && command.count("--mini-batch") == 0) set("micro-batches", std::to_string(n));
   }
-  for (const Option& option : declared_values(o)) {
+  for (const Option& option : declared_values(o))
     if (option.has(kResolved)) set(option.flag + 2, option.text());
-  }
 }
 
 /// Sets the flags that --resume has resolved: ranks use the same checkpoint, and replacements of lost ranks read none.
 void set_settled_flags(CLI::App& command, const Job& job) {
-  for (const Option& option : declared_values(job.options)) {
+  for (const Option& option : declared_values(job.options))
     if (option.has(kSettled)) set_flag(command, option.flag + 2, option.text());
-  }
   if (job.replaces_outputs()) set_flag(command, "overwrite", "true");
 }
 
@@ -408,9 +402,8 @@ void end_cleanly_on_signals(const Job& job) {
   if (keeps_only_at_end(job)) last_words = kNotKept;
   ::signal(SIGINT, end_on_signal);
   if (!job.options.checkpoint.folder.empty()) return;
-  for (const int number : kSavingSignals) {
+  for (const int number : kSavingSignals)
     if (::signal(number, end_on_signal) == SIG_IGN) ::signal(number, SIG_IGN);  // nohup
-  }
 }
 
 int run_placed(const Job& job, const RankPlace& place, const std::string& interface) {

@@ -107,19 +107,16 @@ void TrainCommandLine::add_to(CLI::App& app) {
             "--schedule",   "--stages",     "--micro-batches", "--data-parallel", "--tensor-parallel",  "--device",
             "--dtype",      "--optimizer",  "--learning-rate", "--warmup",        "--config",           "--dry-run",
             "--checkpoint", "--save-every", "--resume",        "--export"});
-  for (CLI::Option* option : app.get_options()) {  // so that later flags override those of a script
+  for (CLI::Option* option : app.get_options())  // so that later flags override those of a script
     if (option->get_expected_max() <= 1) option->take_last();
-  }
 }
 
 void TrainCommandLine::check_flags() const {
-  for (const Option& option : declared_values(options)) {
+  for (const Option& option : declared_values(options))
     if (option.purpose != nullptr) require_effect(*command, {option.flag}, option.has_effect, option.purpose);
-  }
   if (options.updates.optimizer.kind != OptimizerKind::Sgd) return;
-  for (const char* flag : {"--beta1", "--beta2", "--epsilon"}) {
+  for (const char* flag : {"--beta1", "--beta2", "--epsilon"})
     if (has(flag)) reject("{} means nothing to --optimizer sgd; leave it out", flag);
-  }
 }
 
 TrainFlags TrainCommandLine::planned_flags(PlanOptions restrictions) const {

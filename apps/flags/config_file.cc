@@ -166,11 +166,10 @@ std::vector<std::string> given_arguments(const CLI::App& command) {
     // The first long name: a flag may have others, as --config and --recipe.
     const std::string flag = "--" + option->get_lnames().front();
     const std::string value = fmt::format("{}", fmt::join(option->reduced_results(), separator_of(*option)));
-    if (value.empty()) {
+    if (value.empty())
       words.insert(words.end(), {flag, value});  // `--flag=` would take the next word
-    } else {
+    else
       words.push_back(fmt::format("{}={}", flag, value));
-    }
   }
   return words;
 }

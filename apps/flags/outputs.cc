@@ -87,11 +87,10 @@ void require_only_output(const CLI::App& app, const CLI::Option& output, const s
   for (const CLI::Option* other : app.get_options()) {
     if (other == &output || other->count() == 0) continue;
     // An argument that is no output is an input.
-    if (std::ranges::find(outputs, other) == outputs.end()) {
+    if (std::ranges::find(outputs, other) == outputs.end())
       require_no_input(output, path, other->results());
-    } else if (is_same_file(path, other->results().back())) {
+    else if (is_same_file(path, other->results().back()))
       reject("{} {}: {} names this file; give another one", output.get_name(), path, other->get_name());
-    }
   }
   require_no_input(output, path, app.remaining());
 }
@@ -122,9 +121,8 @@ void set_format_by_extension(CLI::Option& file, const CLI::Option& given, Format
   // A --format on the command line counts, whatever the ending says.
   file.each([&given, &format, formats](const std::string& path) {
     const std::string ending = std::filesystem::path(path).extension().string();
-    for (const Format one : formats) {
+    for (const Format one : formats)
       if (given.count() == 0 && ending == fmt::format(".{}", to_text(one))) format = one;
-    }
   });
 }
 

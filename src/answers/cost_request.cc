@@ -71,7 +71,7 @@ void CostRequest::visit(Door& door, FieldValues counts) {
   const bool takes_lists = counts == FieldValues::Lists;
   door.group("Costs");
   door.object("costs", [&](Door& costs) {
-    for (const TimeField& field : kTimes) {
+    for (const TimeField& field : kTimes)
       costs.text({field.name, field.meaning, takes_lists ? "X|LIST" : "X"},
                  [this, &field, takes_lists](const std::string& text) {
                    if (!takes_lists) require_no_list(flag_of(field), text);
@@ -80,7 +80,6 @@ void CostRequest::visit(Door& door, FieldValues counts) {
                    this->*field.time = values.front();
                    if (values.size() > 1) lists.push_back({field.name, field.time, std::move(values)});
                  });
-    }
     costs.text(
         {"slice_lengths", "tokens of the slices: balanced, which take equal times; equal; or a list (default balanced)",
          "balanced|equal|N,N"},
@@ -147,9 +146,8 @@ std::vector<CostRequest> CostRequest::combinations() const {
     if (all.size() * list.values.size() > kMaxListed)
       reject("the lists of times name more than {} combinations; list fewer", kMaxListed);
     std::vector<CostRequest> varied;
-    for (const CostRequest& each : all) {
+    for (const CostRequest& each : all)
       for (const double value : list.values) varied.emplace_back(each).*list.time = value;
-    }
     all = std::move(varied);
   }
   return all;
@@ -168,12 +166,10 @@ CostModel CostRequest::given_costs(const Schedule& schedule) const {
       CostModel::uniform(schedule, {forward.value_or(1), input + weight, input, weight}, latency.value_or(0));
   if (!stage_factors.empty()) {
     const bool is_single = stage_factors.size() == 1;
-    if (!is_single && stage_factors.size() != costs.stages.size()) {
+    if (!is_single && stage_factors.size() != costs.stages.size())
       reject("--stage-factors: {} entries; expected {}, one for each stage", stage_factors.size(), costs.stages.size());
-    }
-    for (std::size_t s = 0; s < costs.stages.size(); ++s) {
+    for (std::size_t s = 0; s < costs.stages.size(); ++s)
       for (const auto time : kStageTimes) costs.stages[s].*time *= stage_factors[is_single ? 0 : s];
-    }
   }
   if (attention.value_or(0) > 1) reject("--attention: {} is not 0 to 1", *attention);
   costs.slices.attention = attention.value_or(0);

@@ -69,9 +69,8 @@ template <class Value>
   if constexpr (std::is_same_v<Value, double>) return "X";
   if constexpr (std::is_same_v<Value, std::int64_t>) return "N";
   std::string type;
-  if constexpr (NamedEnum<Value>) {
+  if constexpr (NamedEnum<Value>)
     for (const std::string& name : names_of<Value>()) type += (type.empty() ? "" : "|") + name;
-  }
   return type;
 }
 

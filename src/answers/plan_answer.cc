@@ -75,10 +75,9 @@ double utilization(const PlanProblem& problem, const Prediction& prediction) {
   const MachineProfile& machine = problem.machine;
   const std::int64_t on_node = std::min(problem.workers, machine.workers_per_node);
   double peak = 0;
-  for (const Named<DataType>& type : kNames<DataType>) {
+  for (const Named<DataType>& type : kNames<DataType>)
     if (bytes_of(type.value) == problem.workload.compute_bytes)
       peak = matrix_peak(machine, type.value, on_node, machine.threads);
-  }
   // matrix_peak() is for the workers of one node, which may share its cores. All nodes are equal.
   peak *= static_cast<double>(problem.workers) / static_cast<double>(on_node);
   // FLOPs of a single sequence, times sequences per second.
@@ -443,10 +442,9 @@ PlanAnalysis analyze_plan(const PlanProblem& problem, const PlanOptions& options
   if (chosen.tensor_parallel == 1)  // Ranks that share layers cannot be left out
     report.slowdowns = slowdowns_without_worker(predictor.prepare(chosen), chosen.data_parallel);
   if (questions.explain > 0) explain_beside_next(predictor, questions.explain, report);
-  if (questions.pareto) {
+  if (questions.pareto)
     for (const RankedCandidate& ranked : plan_pareto_front(predictor, options))
       report.frontier.push_back(report_candidate(predictor, ranked));
-  }
   if (!by_paper)
     report.with_more_memory = with_more_memory(predictor, options, report.plan.ranked.front().prediction.step_seconds);
   return report;

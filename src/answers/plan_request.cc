@@ -80,9 +80,8 @@ std::vector<std::string> notes_of(const PlanRequest& request, const PlanProblem&
 
 std::vector<std::string> assumptions_of(const PlanRequest& request, const PlanProblem& problem) {
   std::vector<std::string> assumed;
-  for (const std::string& source : problem.machine.sources) {
+  for (const std::string& source : problem.machine.sources)
     if (source.starts_with("Assumed: ")) assumed.push_back("assumed: " + source.substr(9));
-  }
   if (request.options.offload.rule != StageRule::None && problem.machine.host_bandwidth == 0)
     assumed.push_back(fmt::format("assumed: {:g} GB/s between a device and host memory (host_bandwidth of the profile)",
                                   kHostBandwidth / 1e9));
@@ -146,9 +145,8 @@ PlanProblem ProblemRequest::problem() const {
   PlanProblem problem;
   problem.layers = layers;
   // A user's own layers have measured times, so that a machine is needed only for messages.
-  if (machine.empty() && layers.empty()) {
+  if (machine.empty() && layers.empty())
     reject("--machine is missing; `chimera profile` writes one, and h100-80gb is one of those shipped");
-  }
   if (layers.empty()) {
     problem.model = with_overrides(find(model), fields);
   } else {
@@ -263,9 +261,8 @@ std::vector<std::int64_t> usual_tensor_parallel(const PlanProblem& problem) {
   std::vector<std::int64_t> counts = {1};
   if (problem.machine.cores > 0 || !problem.layers.empty()) return counts;
   const std::int64_t devices = std::min(problem.machine.workers_per_node, problem.workers);
-  for (std::int64_t count = 2; count <= devices; ++count) {
+  for (std::int64_t count = 2; count <= devices; ++count)
     if (problem.machine.workers_per_node % count == 0) counts.push_back(count);
-  }
   return counts;
 }
 
@@ -276,11 +273,10 @@ PlanAnalysis answer(const PlanRequest& request) {
   PlanOptions options = request.options;
   options.partition = partition_of(request);
   options.may_shard = !request.shard_optimizer;
-  if (request.tensor_parallel) {
+  if (request.tensor_parallel)
     options.given.tensor_parallel = *request.tensor_parallel;
-  } else if (request.rule == PlanRule::Simulation) {
+  else if (request.rule == PlanRule::Simulation)
     options.given.tensor_parallel = usual_tensor_parallel(problem);
-  }
   PlanAnalysis report = analyze_plan(problem, options, request.rule, request.questions);
   report.notes = notes_of(request, report.problem);
   if (report.plan.ranked.front().candidate.shard_optimizer)

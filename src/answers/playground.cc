@@ -132,9 +132,8 @@ bool can_be_drawn(const CheckResult& report) {
 
 Json counter_examples(const CheckResult& report) {
   Json texts = Json::array();
-  for (const Finding& finding : report.findings) {
+  for (const Finding& finding : report.findings)
     if (!finding.is_note) texts.push_back(finding.excerpt);
-  }
   return texts;
 }
 

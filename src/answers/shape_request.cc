@@ -143,9 +143,8 @@ PipelineShape ShapeRequest::shape_for(const Generator& generator,
 PipelineShape ShapeRequest::with_given_values(PipelineShape usual) const {
   usual.stages = shape.stages;
   usual.micro_batches = shape.micro_batches;
-  for (const AxisValues& given : axes) {
+  for (const AxisValues& given : axes)
     if (given.is_given()) given.axis->set(usual, given.values.front());
-  }
   return usual;
 }
 

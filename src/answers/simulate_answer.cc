@@ -80,9 +80,8 @@ Panel simulated_panel(const Schedule& step, const SimulateRequest& request, cons
   }
   Timeline timeline = timeline_of(schedule, costs, request);
   // Sums of times up to 1e100 stay finite for any usual number of ops.
-  if (!std::isfinite(timeline.makespan)) {
+  if (!std::isfinite(timeline.makespan))
     reject("simulate: the makespan is too large for a number; use a larger unit of time");
-  }
   Panel panel = panel_of(schedule, std::move(timeline), costs);
   // Times of a worker's share come without sizes of messages and gradients.
   if (!request.costs.file.is_given()) panel.totals.message_bytes = panel.totals.all_reduce_bytes = std::nullopt;

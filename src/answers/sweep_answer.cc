@@ -53,9 +53,8 @@ std::string words_of(std::string column) {
 std::string condition_of(const SweepRow& row) {
   // One text with all cells of the condition, as a key.
   std::string text;
-  for (const SweepCell& cell : row.cells) {
+  for (const SweepCell& cell : row.cells)
     if (cell.is_condition) text += cell.text + ",";
-  }
   return text;
 }
 
@@ -91,9 +90,8 @@ class Sweeper {
       reject("sweep: no schedule is left; {}: {}", first.name, first.reason);
     }
     // Reported last: the user has not asked for them by name, and they come after schedules that failed.
-    for (const Generator& generator : generators()) {
+    for (const Generator& generator : generators())
       if (tries_all() && !generator.synchronous) leave_out(generator.name, "updates weights without a flush");
-    }
     if (!has_slices_) result_.notes = sweep_.costs.unused_without_slices();
     if (sweep_.pairs.time && !has_pairs_) result_.notes.emplace_back(kNoPairs);
     return std::move(result_);
@@ -106,9 +104,8 @@ class Sweeper {
   [[nodiscard]] std::vector<std::string> swept_schedules() const {
     if (sweep_.schedules == "all") return schedule_names();
     std::vector<std::string> names;
-    for (const Generator& generator : generators()) {
+    for (const Generator& generator : generators())
       if (tries_all() && generator.synchronous) names.push_back(generator.name);
-    }
     if (tries_all()) return names;
     for (const std::string_view part : split_at_commas(sweep_.schedules)) {
       names.push_back(complete_name(std::string(part), schedule_names()));
@@ -142,11 +139,10 @@ class Sweeper {
       auto row = try_row(generator.name, &generator, shape, times, generator.generate(shape), reason);
       if (!row) continue;
       // The parameters with the least makespan stand for the schedule, unless all are wanted for a front.
-      if (kept.empty() || (sweep_.pareto && tries_all())) {
+      if (kept.empty() || (sweep_.pareto && tries_all()))
         kept.push_back(*std::move(row));
-      } else if (rank(*row) < rank(kept.front())) {
+      else if (rank(*row) < rank(kept.front()))
         kept.front() = *std::move(row);
-      }
     }
     if (kept.empty()) return leave_out(generator.name, reason);
     result_.rows.insert(result_.rows.end(), kept.begin(), kept.end());
@@ -271,9 +267,8 @@ double percents_above_bound(const SweepRow& row) {
 /// Columns of the conditions whose values differ between rows.
 std::vector<std::string> listed_conditions(const std::vector<SweepRow>& rows) {
   std::vector<std::string> columns;
-  for (const SweepCell& cell : rows.front().cells) {
+  for (const SweepCell& cell : rows.front().cells)
     if (cell.is_condition && !is_equal_in_all(rows, cell.column)) columns.push_back(cell.column);
-  }
   return columns;
 }
 
@@ -319,13 +314,12 @@ std::string curve_of(const SweepRow& row, const std::string& over, bool merges_p
   for (const SweepCell& cell : row.inputs()) {
     // What differs along the curve is not part of its name.
     if (cell.column == over || cell.text.empty() || cell.column == "schedule") continue;
-    if (cell.column == "stages") {
+    if (cell.column == "stages")
       name += fmt::format(", D = {}", cell.text);
-    } else if (cell.column == "micro_batches") {
+    else if (cell.column == "micro_batches")
       name += fmt::format(", N = {}", cell.text);
-    } else if (cell.is_condition) {
+    else if (cell.is_condition)
       name += fmt::format(", {} {}", words_of(cell.column), cell.text);
-    }
     if (merges_parameters) continue;
     for (const ShapeAxis& axis : shape_axes()) {
       // Defaults would make names of curves long without telling them apart.
@@ -420,12 +414,10 @@ std::string to_json_lines(const std::vector<SweepRow>& rows) {
 std::string draw_chart(const std::vector<SweepRow>& rows, const std::string& value, const std::string& over,
                        bool merges_parameters) {
   std::vector<std::string> columns;
-  for (const SweepCell& cell : rows.front().cells) {
+  for (const SweepCell& cell : rows.front().cells)
     if (cell.is_number) columns.push_back(cell.column);
-  }
-  for (const std::string& column : {value, over}) {
+  for (const std::string& column : {value, over})
     if (std::ranges::find(columns, column) == columns.end()) throw ConfigError(unknown_name("column", column, columns));
-  }
   LineChart chart{.title = fmt::format("{} over {}", value, over),
                   .x_label = over,
                   .y_label = value,

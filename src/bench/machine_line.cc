@@ -13,9 +13,8 @@ namespace {
 
 std::string processor() {
   std::ifstream file("/proc/cpuinfo");
-  for (std::string line; std::getline(file, line);) {
+  for (std::string line; std::getline(file, line);)
     if (line.starts_with("model name")) return line.substr(line.find(": ") + 2);
-  }
   return "unknown processor";
 }
 

@@ -67,9 +67,8 @@ struct Line {
   constexpr double kLong = 64 << 10;
   const double alpha = points.front().seconds;
   std::vector<TimedSize> turned;  // bytes = burst + (seconds - alpha) / beta, so that the burst is at least 0
-  for (const auto& [bytes, seconds] : points) {
+  for (const auto& [bytes, seconds] : points)
     if (bytes >= kLong && seconds > alpha) turned.push_back({seconds - alpha, bytes});
-  }
   if (turned.size() < 3) return line_between_ends(points);
   const Line line = regress_line(turned);
   return {alpha, line.beta > 0 ? 1 / line.beta : 0, line.alpha};

@@ -271,11 +271,10 @@ class Computation {
     if (!is_op || instructions[next].op.paired) return run_.bad(worker, "the first of a pair without a second one");
     const Op& second = instructions[next].op;
     if (run_.program.slices > 1) return run_.bad(worker, "paired; a program with slices has no pairs");
-    if (second.micro_batch == instructions[next - 1].op.micro_batch) {
+    if (second.micro_batch == instructions[next - 1].op.micro_batch)
       run_.bad(worker, "a pair of one micro-batch");
-    } else if (run_.in_range(worker, instructions[next])) {
+    else if (run_.in_range(worker, instructions[next]))
       check_inputs(worker, second);
-    }
   }
 
   void recompute(std::size_t worker, const Op& op) {
@@ -318,13 +317,12 @@ class Computation {
     // An update needs no all-reduce if the stage is on one worker. If there is one, it must be complete: the next
     // update of the stage starts another.
     if (!held->has_started) return;
-    if (collectives_.members(group).size() > 1) {
+    if (collectives_.members(group).size() > 1)
       run_.bad(worker, "several workers sum the stage's gradients for one update of all");
-    } else if (!held->has_waited) {
+    else if (!held->has_waited)
       run_.bad(worker, "the all-reduce of the stage was not waited for");
-    } else {
+    else
       collectives_.restart(worker, group);
-    }
   }
 
   void drop_weights(std::size_t worker, const Op& op) {

@@ -95,9 +95,8 @@ class VersionCheck {
   }
 
   void run() {
-    for (std::size_t w = 0; w < schedule_.workers.size(); ++w) {
+    for (std::size_t w = 0; w < schedule_.workers.size(); ++w)
       for (std::size_t i = 0; i < schedule_.workers[w].size(); ++i) check_op({w, i});
-    }
     if (!findings_.empty()) return;  // The versions that are kept are not known
     for (std::size_t w = 0; w < schedule_.workers.size(); ++w) check_kept(w);
   }
@@ -239,9 +238,8 @@ class ScheduleCheck {
   void check_ops() {
     seen_.assign(static_cast<std::size_t>(schedule_.stages * schedule_.micro_batches * schedule_.slices), 0);
     replica_of_.assign(static_cast<std::size_t>(schedule_.micro_batches), -1);
-    for (std::size_t w = 0; w < schedule_.workers.size(); ++w) {
+    for (std::size_t w = 0; w < schedule_.workers.size(); ++w)
       for (std::size_t i = 0; i < schedule_.workers[w].size(); ++i) check_op(schedule_.workers[w][i], {w, i});
-    }
   }
 
   void check_op(const Op& op, Place place) {

@@ -22,10 +22,9 @@ Collectives::Collectives(const Program& program)
       steps_(program.steps),
       arrivals_(program.workers.size(), 0),
       num_arrived_(static_cast<std::size_t>(program.steps), 0) {
-  for (std::size_t g = 0; g < groups_.size(); ++g) {
+  for (std::size_t g = 0; g < groups_.size(); ++g)
     for (const WorkerId member : groups_[g])
       held_[member.index()].push_back({ParameterGroupId(static_cast<std::int64_t>(g))});
-  }
   for (std::size_t w = 0; w < held_.size(); ++w) num_joining_ += joins(w) ? 1 : 0;
 }
 
@@ -56,9 +55,8 @@ void Collectives::arrive(std::size_t worker) { ++num_arrived_[static_cast<std::s
 // A worker that has joined fewer steps is the one that the others wait for.
 std::vector<std::size_t> Collectives::first_missing(std::size_t worker, std::size_t most) const {
   std::vector<std::size_t> missing;
-  for (std::size_t w = 0; w < arrivals_.size() && missing.size() < most; ++w) {
+  for (std::size_t w = 0; w < arrivals_.size() && missing.size() < most; ++w)
     if (joins(w) && arrivals_[w] < arrivals_[worker]) missing.push_back(w);
-  }
   return missing;
 }
 
@@ -76,10 +74,9 @@ std::vector<ParameterGroupId> Collectives::unfinished(std::size_t worker, bool e
 // others follow from them.
 void Collectives::check_order(Findings& findings) const {
   Graph later(groups_.size());
-  for (const auto& groups : order_) {
+  for (const auto& groups : order_)
     for (std::size_t i = 1; i < groups.size(); ++i)
       later[groups[i - 1].index()].push_back(static_cast<std::uint32_t>(groups[i].index()));
-  }
   const auto cycle = shortest_cycle(later);
   if (cycle.empty()) return;
   std::string message = "a cycle in the order of all-reduces, which can deadlock: ";
@@ -112,9 +109,8 @@ std::vector<std::uint32_t> awaited_workers(std::size_t worker, const Instruction
     for (const std::size_t missing : collectives.first_missing(worker, kMaxMissing)) add(missing);
   } else {
     // The remaining instruction that blocks is WaitAllReduce.
-    for (const WorkerId member : collectives.members(instruction.group)) {
+    for (const WorkerId member : collectives.members(instruction.group))
       if (!collectives.find(member.index(), instruction.group)->has_started) add(member.index());
-    }
   }
   return others;
 }

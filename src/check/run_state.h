@@ -182,9 +182,8 @@ class ProgramTensors {
   void report_unfinished(bool trains, Findings& findings) const {
     // The slot behind the last stage is the number of slots.
     for (std::size_t i = 0; i < slot(stages_, 0, 0); ++i) report_missing(i, trains, findings);
-    for (const auto& table : tables_) {
+    for (const auto& table : tables_)
       for (std::size_t i = 0; i < table.size(); ++i) report_transfer(table[i], i, findings);
-    }
   }
 
  private:
@@ -243,9 +242,8 @@ class OffloadedActivations {
         on_device_(program.workers.size(), 0),
         most_(program.most_on_device > 0 ? program.most_on_device : std::numeric_limits<std::int64_t>::max()) {
     for (std::size_t w = 0; w < stages_.size(); ++w) {
-      for (const Instruction& instruction : program.workers[w]) {
+      for (const Instruction& instruction : program.workers[w])
         if (instruction.kind == InstructionKind::Offload) stages_[w].insert(instruction.op.stage);
-      }
     }
   }
 

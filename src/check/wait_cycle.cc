@@ -46,9 +46,8 @@ class Search {
       const std::uint32_t end = ends.back();
       ends.pop_back();
       alive_[end] = false;
-      for (const std::uint32_t node : predecessors[end]) {
+      for (const std::uint32_t node : predecessors[end])
         if (--open[node] == 0) ends.push_back(node);
-      }
     }
   }
 
@@ -181,13 +180,11 @@ class CycleSearch {
     touched_.clear();
     arrive({start, kNowhere, 1});
     std::optional<std::size_t> closing;
-    for (std::size_t e = 0; e < events_.size() && !closing; ++e) {
-      if (closes(events_[e], start)) {
+    for (std::size_t e = 0; e < events_.size() && !closing; ++e)
+      if (closes(events_[e], start))
         closing = e;
-      } else if (best_.empty() || events_[e].depth + 1 < best_.size()) {
+      else if (best_.empty() || events_[e].depth + 1 < best_.size())
         expand(e);
-      }
-    }
     for (const std::size_t worker : touched_) {
       reach_[worker] = kNowhere;
       tried_[worker] = 0;

@@ -10,17 +10,15 @@ namespace chimera {
 
 CheckpointTensors::CheckpointTensors(const std::string& checkpoint, const Manifest& manifest) {
   try {
-    for (const FileEntry& file : manifest.files) {
+    for (const FileEntry& file : manifest.files)
       if (file.name.ends_with(".safetensors")) files_.emplace_back(checkpoint + "/" + file.name);
-    }
   } catch (const ConfigError& error) {
     throw CheckpointError(error.what());
   }
   std::set<std::string> seen;
   for (const SafetensorsFile& file : files_) {
-    for (const std::string& name : file.tensors().names()) {
+    for (const std::string& name : file.tensors().names())
       if (!seen.insert(name).second) throw CheckpointError(fmt::format("{}: has tensor {} twice", checkpoint, name));
-    }
   }
 }
 

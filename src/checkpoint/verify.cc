@@ -27,11 +27,10 @@ Examined open(const std::string& checkpoint, const FileEntry& record, std::uint6
   const std::string path = checkpoint + "/" + record.name;
   try {
     auto file = std::make_unique<RegularFile>(path);
-    if (file->bytes() == record.bytes) {
+    if (file->bytes() == record.bytes)
       examined.file = std::move(file);
-    } else {
+    else
       examined.faults[0] = fmt::format("has {} bytes, not {}", file->bytes(), record.bytes);
-    }
   } catch (const ConfigError&) {
     examined.faults[0] = path_exists(path) ? "cannot be read" : "is missing";
   }

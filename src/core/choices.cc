@@ -63,9 +63,8 @@ std::string unknown_name(std::string_view what, std::string_view name, std::span
   const std::string message = "unknown " + std::string(what) + " '" + printable(name, kLongestName) + "'; ";
   // Names of about the same length are near to the beginning of a longer name, but only names that begin with it count.
   std::vector<std::string> longer;
-  for (const std::string& candidate : candidates) {
+  for (const std::string& candidate : candidates)
     if (!name.empty() && candidate.starts_with(name)) longer.push_back(candidate);
-  }
   const std::optional<std::string> guess = find_nearest(name, longer.empty() ? candidates : longer);
   if (longer.size() == 1) return message + "did you mean '" + longer.front() + "'?";
   if (!guess)

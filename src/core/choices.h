@@ -55,9 +55,8 @@ concept NamedEnum = std::is_enum_v<Enum> && !std::is_null_pointer_v<std::remove_
 /// Returns the name of an enumerator.
 template <NamedEnum Enum>
 [[nodiscard]] std::string to_text(Enum value) {
-  for (const Named<Enum>& named : kNames<Enum>) {
+  for (const Named<Enum>& named : kNames<Enum>)
     if (named.value == value) return named.name;
-  }
   return "";  // unreachable: tables are complete
 }
 
@@ -70,9 +69,8 @@ template <NamedEnum Enum>
 /// Returns the enumerator with exactly this name, or nullopt if there is none.
 template <NamedEnum Enum>
 [[nodiscard]] std::optional<Enum> find_named(std::string_view name) {
-  for (const Named<Enum>& named : kNames<Enum>) {
+  for (const Named<Enum>& named : kNames<Enum>)
     if (named.name == name) return named.value;
-  }
   return std::nullopt;
 }
 

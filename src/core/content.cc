@@ -106,9 +106,8 @@ bool has_object_in_line(std::string_view begin) {
 }  // namespace
 
 void require_no_foreign_content(const std::string& path, std::string_view head) {
-  for (const Kind& kind : kKinds) {
+  for (const Kind& kind : kKinds)
     if (head.starts_with(kind.bytes)) refuse(path, kind.name, kind.remedy);
-  }
   if (std::ranges::any_of(kBinary, [&](std::string_view bytes) { return head.starts_with(bytes); }))
     refuse(path, "is an archive, a table or another binary file", "unpack it, or write its text or tokens to a file");
 }

@@ -34,9 +34,8 @@ std::vector<int> own_cores() {
   CPU_ZERO(&set);
   std::vector<int> cores;
   if (::sched_getaffinity(0, sizeof set, &set) != 0) return cores;
-  for (int core = 0; core < CPU_SETSIZE; ++core) {
+  for (int core = 0; core < CPU_SETSIZE; ++core)
     if (CPU_ISSET(core, &set)) cores.push_back(core);
-  }
   return cores;
 }
 

@@ -159,11 +159,10 @@ bool fault_point(std::string_view point) {
     ++passages[i];
     if (fault.factor > 0) {
       if (passages[i] < fault.count || (fault.last > 0 && passages[i] > fault.last)) continue;
-      if (fault.is_delay()) {
+      if (fault.is_delay())
         link_delays[fault_rank() == fault.rank ? fault.peer : fault.rank] += fault.factor;
-      } else {
+      else
         slowness *= fault.factor;
-      }
       continue;
     }
     // From the given call on, while other actions happen in that call only.

@@ -117,11 +117,10 @@ class JsonFields {
   template <class Struct, class Visit>
   void object(const char* name, Struct& value, const Visit& visit) {
     know(name);
-    if (reads()) {
+    if (reads())
       read(from_->field(name), value, visit);
-    } else {
+    else
       (*to_)[name] = written(value, visit);
-    }
   }
   template <class Struct, class Visit>
   void object(const char* name, std::optional<Struct>& value, const Visit& visit) {
@@ -154,10 +153,9 @@ class JsonFields {
   /// Throws ConfigError if the object has a field with a similar name instead.
   void find_misspelled(const std::string& name) const {
     if (from_->has(name.c_str())) return;
-    for (const auto& item : from_->json().items()) {
+    for (const auto& item : from_->json().items())
       if (find_nearest(item.key(), std::span(&name, 1)))
         from_->fail(unknown_name("field", printable(item.key()), std::span(&name, 1)));
-    }
   }
 
   const JsonValue* from_;           // null: writes

@@ -83,13 +83,11 @@ class JsonBuilder : public nlohmann::json_sax<Json> {
   /// Returns the path of the current field.
   [[nodiscard]] std::string place() const {
     std::string text;
-    for (const Container& container : open_) {
-      if (container.value->is_array()) {
+    for (const Container& container : open_)
+      if (container.value->is_array())
         text += fmt::format("[{}]", container.value->size() - 1);
-      } else {
+      else
         text += (text.empty() ? "" : ".") + printable(container.field->first);
-      }
-    }
     return text;
   }
 
@@ -103,9 +101,8 @@ class JsonBuilder : public nlohmann::json_sax<Json> {
 std::optional<std::string> find_place(const Json& json, const Json& value) {
   if (&json == &value) return "";
   if (!json.is_structured()) return std::nullopt;
-  for (const auto& [name, inner] : json.items()) {
+  for (const auto& [name, inner] : json.items())
     if (const auto place = find_place(inner, value)) return (json.is_array() ? "[" + name + "]" : "." + name) + *place;
-  }
   return std::nullopt;
 }
 

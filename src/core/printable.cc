@@ -13,11 +13,10 @@ std::string printable(std::string_view text, std::size_t most) {
   std::string quote;
   for (const char c : text.substr(0, most)) {
     const auto code = static_cast<unsigned char>(c);
-    if (code >= 0x20 && code < 0x7F) {
+    if (code >= 0x20 && code < 0x7F)
       quote += c;
-    } else {
+    else
       quote += {'\\', 'x', kDigits[code / 16], kDigits[code % 16]};
-    }
   }
   return text.size() > most ? quote + " ..." : quote;
 }

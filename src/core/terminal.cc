@@ -22,11 +22,10 @@ std::string clip_lines(std::string_view text, std::size_t columns) {
   std::string kept;
   std::size_t column = 0;
   for (const char byte : text) {
-    if (byte == '\n') {
+    if (byte == '\n')
       column = 0;
-    } else if ((static_cast<unsigned char>(byte) & 0xC0U) != 0x80) {
+    else if ((static_cast<unsigned char>(byte) & 0xC0U) != 0x80)
       ++column;
-    }
     // Continuation bytes of UTF-8 do not count as columns, so they stay with their first byte, or go with it.
     if (column <= columns) kept += byte;
   }

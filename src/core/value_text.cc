@@ -108,9 +108,8 @@ std::string name_for(const std::string& flag, const std::string& word, const std
   const auto same = std::ranges::find(kSameWords, std::string_view(word), &SameWord::first);
   const std::string name = same == kSameWords.end() ? word : std::string(same->second);
   // The beginning of a choice is not enough: `--optimizer adam` must not become adamw.
-  for (const std::string& exact : {word, name}) {
+  for (const std::string& exact : {word, name})
     if (std::ranges::count(names, exact) > 0) return exact;
-  }
   throw ConfigError(unknown_name(flag, word, names));
 }
 

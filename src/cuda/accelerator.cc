@@ -246,9 +246,8 @@ class CudaAccelerator final : public Accelerator {
 
   [[nodiscard]] std::unique_ptr<Transport> connect(const NcclOptions& options) const override {
     set_unless_set(nccl_variables(options.rendezvous, options.breaker != nullptr));
-    if (const std::string note = keep_block_limits(); !note.empty() && options.rank == 0) {
+    if (const std::string note = keep_block_limits(); !note.empty() && options.rank == 0)
       std::fputs((note + '\n').c_str(), stderr);
-    }
     // NCCL refuses two ranks on one GPU of one host (initTransportsRank); getHostHash() reads this variable.
     if (ranks_share_gpus()) set_unless_set({{"NCCL_HOSTID", fmt::format("rank {}", options.rank)}});
     if (options.breaker) options.breaker->include_listeners();

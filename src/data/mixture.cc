@@ -35,16 +35,14 @@ std::vector<MixtureEntry> parse_mixture(const std::string& text) {
   for (std::size_t start = 0; start <= text.size();) {
     const std::size_t end = std::min(text.find(' ', start), text.size());
     const std::string_view word = std::string_view(text).substr(start, end - start);
-    if (is_weighted(word)) {
+    if (is_weighted(word))
       entries.push_back(weighted(word));
-    } else if (!word.empty()) {
+    else if (!word.empty())
       entries.back().path += " " + std::string(word);  // part of a name with blanks
-    }
     start = end + 1;
   }
-  for (const MixtureEntry& entry : entries) {
+  for (const MixtureEntry& entry : entries)
     if (entry.path.empty()) reject("a mixture: a file is missing after {:g}:", entry.weight);
-  }
   return entries;
 }
 

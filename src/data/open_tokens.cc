@@ -147,9 +147,8 @@ bool is_for_validation(const fs::path& file) {
 std::vector<fs::path> entries_of(const std::string& folder) {
   std::vector<fs::path> entries;
   std::error_code error;
-  for (const auto& entry : fs::directory_iterator(folder, error)) {
+  for (const auto& entry : fs::directory_iterator(folder, error))
     if (!entry.path().filename().string().starts_with('.')) entries.push_back(entry.path());
-  }
   if (error) reject("cannot read the folder {}: {}", folder, error.message());
   // Directories list entries in any order; names decide, so that all hosts concatenate shards alike.
   std::sort(entries.begin(), entries.end());
@@ -167,9 +166,8 @@ std::string ignored_files_note(const std::string& folder, const std::vector<fs::
                                const std::vector<std::string_view>& read) {
   constexpr std::size_t kNamed = 3;
   std::vector<std::string> names;
-  for (const fs::path& entry : entries) {
+  for (const fs::path& entry : entries)
     if (std::ranges::find(read, entry.extension().string()) == read.end()) names.push_back(entry.filename().string());
-  }
   if (names.empty()) return "";
   const std::size_t count = names.size();
   names.resize(std::min(count, kNamed));
@@ -215,9 +213,8 @@ FoundTokens open_folder(const std::string& folder, const TokenOptions& options) 
 std::optional<TokenLayout> llmc_layout(const DataFile& file, const TokenOptions& options) {
   if (file.size() < std::int64_t{sizeof(std::int32_t)}) return std::nullopt;
   const auto magic = file.number_at<std::int32_t>(0);
-  for (const auto& [other, what] : kOtherLlmcFiles) {
+  for (const auto& [other, what] : kOtherLlmcFiles)
     if (magic == other) reject("{}: holds {} of llm.c; expected tokens", file.path(), what);
-  }
   if (magic != kLlmcGpt2Magic && magic != kLlmcLlama3Magic) return std::nullopt;
   if (file.size() < std::int64_t{sizeof(LlmcHeader)})
     reject("{}: has {} bytes; the header of llm.c's tokens takes {}", file.path(), file.size(), sizeof(LlmcHeader));

@@ -141,11 +141,10 @@ void mask(Sample& sample, const Pair& pair, const SampleOptions& options, std::i
     std::int64_t& token = sample.tokens[place];
     sample.targets[place] = token;
     const double drawn = fate.uniform(index);
-    if (drawn < 0.8) {
+    if (drawn < 0.8)
       token = options.special.mask;
-    } else if (drawn < 0.9) {
+    else if (drawn < 0.9)
       token = static_cast<std::int64_t>(replacement.below(index, static_cast<std::uint64_t>(options.replacements)));
-    }
     ++index;
   }
 }
@@ -219,9 +218,8 @@ std::int64_t find_cut(std::span<const std::int64_t> window) {
   // The best kind of border first, and for each kind the one nearest to the middle.
   for (const auto ends : {ends_sentence, ends_line, ends_word}) {
     for (std::int64_t distance = 0; distance <= length / 4; ++distance) {
-      for (const std::int64_t cut : {middle - distance, middle + distance}) {
+      for (const std::int64_t cut : {middle - distance, middle + distance})
         if (cut >= 2 && ends(window, static_cast<std::size_t>(cut) - 1)) return cut;
-      }
     }
   }
   return middle;

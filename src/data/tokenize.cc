@@ -54,13 +54,12 @@ std::optional<std::size_t> find_half_character(std::string_view json, std::size_
   for (std::size_t at = json.find('\\', from); at != json.npos; at = json.find('\\', at)) {
     const char half = half_at(at);
     // A high half followed by a low half is one character.
-    if (half == 'h' && half_at(at + kEscape) == 'l') {
+    if (half == 'h' && half_at(at + kEscape) == 'l')
       at += 2 * kEscape;
-    } else if (half != ' ') {
+    else if (half != ' ')
       return at;
-    } else {
+    else
       at += 2;  // the escaped character may be a backslash
-    }
   }
   return std::nullopt;
 }
@@ -163,11 +162,10 @@ class BlockEncoder {
 
   EncodedBlock encode(InputBlock& block) {
     done_ = {.input_bytes = static_cast<std::int64_t>(block.size), .end = block.end};
-    if (block.jsonl) {
+    if (block.jsonl)
       encode_lines(block);
-    } else {
+    else
       encode_text(block);
-    }
     return std::move(done_);
   }
 
@@ -423,11 +421,10 @@ class Output {
   [[nodiscard]] std::string resume_path() const { return options_.output + ".resume"; }
 
   void take(const EncodedBlock& block) {
-    if (writer_) {
+    if (writer_)
       write(block);
-    } else {
+    else
       print(block);
-    }
     state_.place = block.end;
     state_.skipped += block.skipped;
     state_.bytes += block.input_bytes;

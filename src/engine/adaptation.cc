@@ -215,9 +215,8 @@ std::span<double> SharedTimes::numbers_of(std::int64_t step, RankId rank) {
   constexpr std::int64_t kFewest = 4;
   if (std::ssize(steps_) >= kFewest) {
     double* const own = &table_[rank.index() * row_];
-    for (std::size_t i = 0; i + 1 < row_; ++i) {
+    for (std::size_t i = 0; i + 1 < row_; ++i)
       own[i] = lower_median(mapped(steps_, [i](const auto& each) { return each[i]; }));
-    }
   }
   change(rank.index()) = change_seconds_;
   return table_;

@@ -43,17 +43,15 @@ std::vector<std::int64_t> fast_places(const RunShape& run, std::vector<double> w
   for (double& each : work) each /= mean;
   const Schedule all = in_all_groups(run.schedule, run.ranks.data_parallel);
   std::vector<std::int64_t> place_of;  // [micro-batch of all groups]
-  for (GroupId group(0); group.value() < run.ranks.data_parallel; group = GroupId(group.value() + 1)) {
+  for (GroupId group(0); group.value() < run.ranks.data_parallel; group = GroupId(group.value() + 1))
     for (std::int64_t m = 0; m < run.schedule.micro_batches; ++m)
       place_of.push_back(run.position(group, MicroBatchId(m)));
-  }
   CostModel costs = CostModel::uniform(all, {.forward = 1, .backward = 2, .input_gradient = 1, .weight_gradient = 1});
   costs.micro_batches = work_of_places(work, place_of);
   const std::vector<std::int64_t> permuted = permuted_micro_batches(all, costs);
   std::vector<std::int64_t> micro_batch_at(work.size());
-  for (std::size_t id = 0; id < permuted.size(); ++id) {
+  for (std::size_t id = 0; id < permuted.size(); ++id)
     micro_batch_at[static_cast<std::size_t>(place_of[id])] = place_of[static_cast<std::size_t>(permuted[id])];
-  }
   return micro_batch_at;
 }
 

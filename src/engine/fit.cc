@@ -46,9 +46,8 @@ void require_possible(const FitRun& run) {
   require(options.reduction_blocks >= 0, "FitOptions::reduction_blocks must be at least 0");
   require(options.threads >= 0, "FitOptions::threads must be at least 0");
   for (const std::string& fault :
-       {find_invalid_option(options.learning_rate, options.steps), find_invalid_option(options.optimizer)}) {
+       {find_invalid_option(options.learning_rate, options.steps), find_invalid_option(options.optimizer)})
     if (!fault.empty()) throw ConfigError("FitOptions: " + fault);
-  }
   require(options.optimizer.kind != OptimizerKind::Muon,
           "FitOptions::optimizer: muon needs the blocks of a known model; use adamw, sgd or lamb");
 }
@@ -154,9 +153,8 @@ void share_initial_values(const FitRun& run, RankId rank, const std::map<StageId
     }
   }
   // Sequential, so that no receive is pending at the first use of an op (Executor::warm_up()).
-  for (const auto& [owner, value] : received) {
+  for (const auto& [owner, value] : received)
     value.copy_(transport.post_receive(owner, {value.sizes().vec(), value.scalar_type()}, {})->wait());
-  }
   for (auto& pending : sends) pending->wait();
 }
 
@@ -205,9 +203,8 @@ std::vector<TensorSpec> find_boundaries(const FitRun& run, RankId rank, const st
     boundaries.push_back({message.sizes, message.dtype});
     if (const auto found = stages.find(id); found != stages.end()) found->second->set_output_layout(layout);
     if (const auto next = stages.find(StageId(s + 1)); next != stages.end()) next->second->set_input_layout(layout);
-    if (rank == run.owner(id) && !is_last && run.owner(StageId(s + 1)) != rank) {
+    if (rank == run.owner(id) && !is_last && run.owner(StageId(s + 1)) != rank)
       sends.push_back(transport.start_send(run.owner(StageId(s + 1)), std::exchange(output, {}).contiguous(), {}));
-    }
   }
   for (auto& pending : sends) pending->wait();
   // Of the last stage, which sends nothing.
@@ -279,9 +276,8 @@ FitRun prepare_fit(Model model, Data data, FitOptions options) {
   require_trainable(run);
   run.ends = partition_ends(run);
   run.recompute = recomputed_stages(run.options.recompute, run.schedule.stages);
-  if (run.options.reduction == ReductionOrder::Canonical) {
+  if (run.options.reduction == ReductionOrder::Canonical)
     run.canonical = canonical_reduction(run, run.options.reduction_blocks, "FitOptions::reduction_blocks");
-  }
   const std::int64_t receives_ahead = run.options.receives_ahead;
   // Canonical sums have a fixed order, even on a single rank.
   run.program = training_program(run, {.receives_ahead = receives_ahead,
@@ -403,11 +399,10 @@ void RankFit::load_targets(std::int64_t step) {
       count[0] += static_cast<double>(run_.model.loss.count(targets_[id]));
     }
   }
-  if (run_.sum_targets) {
+  if (run_.sum_targets)
     count[0] = run_.sum_targets(count[0]);
-  } else {
+  else
     transport_.all_sum(count);
-  }
   if (!(count[0] > 0)) throw NoTargetsError(fmt::format("step {}: Loss::count is 0 for all targets", step + 1));
   loss_scale_ = 1 / count[0];
 }
@@ -444,9 +439,8 @@ Parameters fit(const FitRun& run, const std::function<void(const FitStep&)>& on_
     }
     // Replicas of a stage are equal, so whichever rank comes first gives the values.
     const std::lock_guard lock(mutex);
-    for (const auto& [id, stage] : trainer.stages()) {
+    for (const auto& [id, stage] : trainer.stages())
       for (const Parameter& own : stage->values()) parameters.emplace(own.name, own.value.detach());
-    }
   });
   return parameters;
 }

@@ -188,9 +188,8 @@ class Muon final : public Optimizer {
   void step(double learning_rate, double gradient_factor) override {
     const at::NoGradGuard no_grad;
     std::vector<std::unique_ptr<Pending>> gathers;
-    if (transport_ != nullptr) {
+    if (transport_ != nullptr)
       for (auto& [id, matrices] : groups_) gathers.push_back(matrices.start(gradient_factor, *transport_, id));
-    }
     for (const auto& gather : gathers)
       if (gather) gather->wait();
     // From here on weights change. Ranks must agree that all results are there, or a survivor could not repeat the

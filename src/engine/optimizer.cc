@@ -46,10 +46,9 @@ class MomentOptimizer : public Optimizer {
  public:
   MomentOptimizer(std::vector<Group> groups, const OptimizerOptions& options)
       : options_(options), groups_(std::move(groups)) {
-    for (Group& group : groups_) {
+    for (Group& group : groups_)
       for (auto* moments : {&group.means, &group.squares})
         *moments = mapped(group.parameters, [](const at::Tensor& each) { return at::zeros_like(each); });
-    }
   }
 
   [[nodiscard]] std::vector<OptimizerTensor> state() const override {
@@ -89,9 +88,8 @@ class AdamW final : public MomentOptimizer {
   }
 
   void set_steps(std::int64_t steps) override {
-    for (Group& group : groups_) {
+    for (Group& group : groups_)
       for (at::Tensor& count : group.steps) count.fill_(steps);
-    }
   }
 
  private:
@@ -129,11 +127,10 @@ class Lamb final : public MomentOptimizer {
         const at::Tensor& update = group.gradients[i];
         // On a device, the ratio stays there: item() would wait for it, once per parameter.
         const at::Tensor ratio = ratios[static_cast<std::int64_t>(i)];
-        if (parameter.is_cpu()) {
+        if (parameter.is_cpu())
           parameter.add_(update, -learning_rate * ratio.item<double>());
-        } else {
+        else
           parameter.addcmul_(update, ratio.to(parameter.scalar_type()), -learning_rate);
-        }
       }
     }
   }
@@ -210,9 +207,8 @@ std::unique_ptr<Optimizer> make_optimizer(const OptimizerOptions& options, const
 std::unique_ptr<Optimizer> make_optimizer(const OptimizerOptions& options, const std::vector<ParameterGroup*>& trained,
                                           TensorGroup* tensor) {
   std::vector<Parameter> parameters;
-  for (const ParameterGroup* group : trained) {
+  for (const ParameterGroup* group : trained)
     parameters.insert(parameters.end(), group->parameters().begin(), group->parameters().end());
-  }
   return make_optimizer(options, parameters, tensor);
 }
 

@@ -69,12 +69,10 @@ std::int64_t LearningRate::cooldown_steps(std::int64_t steps) const {
 
 std::string find_invalid_option(const LearningRate& rate, std::int64_t steps) {
   if (!(rate.peak > 0)) return "learning-rate must be above 0";
-  if (rate.minimum && !(*rate.minimum >= 0 && *rate.minimum <= rate.peak)) {
+  if (rate.minimum && !(*rate.minimum >= 0 && *rate.minimum <= rate.peak))
     return fmt::format("min-learning-rate must be 0 to the learning rate, {:g}, not {:g}", rate.peak, *rate.minimum);
-  }
-  if (rate.minimum && rate.shape == LearningRateShape::Constant) {
+  if (rate.minimum && rate.shape == LearningRateShape::Constant)
     return "min-learning-rate has no effect on a constant learning rate; leave it out";
-  }
   if (rate.cooldown && rate.shape != LearningRateShape::Wsd) return "cooldown is for --learning-rate-shape wsd";
   if (rate.warmup > steps) {
     return fmt::format("warmup: {} steps are more than the run's {}; the learning rate would never reach its peak",

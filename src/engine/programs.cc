@@ -60,9 +60,8 @@ ProgramShape program_shape(const RunShape& run, GroupId group) {
   shape.tied = run.tied;
   // What depends on memory or on the user's choices (canonical sums, scattering, parts) is set by the callers.
   shape.updates = run.updates();
-  for (std::int64_t m = 0; m < run.schedule.micro_batches; ++m) {
+  for (std::int64_t m = 0; m < run.schedule.micro_batches; ++m)
     shape.positions.push_back(run.position(group, MicroBatchId(m)));
-  }
   return shape;
 }
 

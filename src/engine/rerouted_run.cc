@@ -28,9 +28,8 @@ Schedule kept_workers(Schedule all, const RankLayout& ranks, const std::vector<R
   all.workers = std::move(workers);
   // The workers of all groups are now one group; their paths are its replicas.
   all.groups = 1;
-  for (auto& path : all.placement.worker_of) {
+  for (auto& path : all.placement.worker_of)
     for (WorkerId& worker : path) worker = new_numbers[worker.index()];
-  }
   return all;
 }
 
@@ -74,9 +73,8 @@ RunShape rerouted_run(const RunShape& launched, const RunChange& change, std::in
   const std::vector<RankId> remaining = remaining_ranks(launched, change.lost);
   RunShape shape = launched;
   shape.schedule = kept_workers(rerouted_schedule(launched, change, block_size), launched.ranks, remaining);
-  if (const auto violations = check(shape.schedule); !violations.empty()) {
+  if (const auto violations = check(shape.schedule); !violations.empty())
     throw ScheduleError(violations.front().message);
-  }
   // Worker numbers are now equal to rank numbers.
   shape.ranks = {.workers = std::ssize(remaining), .data_parallel = 1};
   shape.data_position = data_positions(shape.schedule);

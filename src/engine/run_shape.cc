@@ -11,9 +11,8 @@ namespace chimera {
 namespace {
 
 Schedule unpipelined(std::int64_t micro_batches, std::int64_t groups, std::int64_t slices) {
-  if (micro_batches < 1 || micro_batches > kMaxOps / 2 / groups) {
+  if (micro_batches < 1 || micro_batches > kMaxOps / 2 / groups)
     reject("--micro-batches must be 1 to {}, not {}", kMaxOps / 2 / groups, micro_batches);
-  }
   PipelineShape shape{1, micro_batches * groups};
   shape.slices = slices;
   // A pipeline of one stage runs each micro-batch forward and backward, one after the other. It has the micro-batches
@@ -31,9 +30,8 @@ Schedule make_schedule(const ScheduleChoice& choice, std::int64_t groups) {
   if (choice.is_unpipelined()) return unpipelined(shape.micro_batches, groups, shape.slices);
   auto names = schedule_names();
   names.emplace_back("none");
-  if (std::ranges::find(names, choice.name) == names.end()) {
+  if (std::ranges::find(names, choice.name) == names.end())
     throw ConfigError(unknown_name("schedule", choice.name, names));
-  }
   return generate_or_suggest(find_generator(choice.name), shape);
 }
 
@@ -57,9 +55,8 @@ RunShape run_shape(const RunRequest& request) {
   RunShape shape;
   shape.schedule = make_schedule(request.schedule, request.data_parallel);
   // Generated schedules are valid, but a user's file may not be.
-  if (const auto violations = check(shape.schedule); !violations.empty()) {
+  if (const auto violations = check(shape.schedule); !violations.empty())
     throw ScheduleError(violations.front().message);
-  }
   shape.ranks = {.workers = static_cast<std::int64_t>(shape.schedule.workers.size()),
                  .data_parallel = request.schedule.is_unpipelined() ? 1 : request.data_parallel,
                  .replicas = request.replica_layout};
@@ -81,9 +78,8 @@ std::vector<std::int64_t> data_positions(const Schedule& schedule) {
   std::vector<std::int64_t> positions(static_cast<std::size_t>(schedule.micro_batches), 0);
   // Micro-batches of a replica are consecutive in the data, so canonical blocks lie in one replica.
   std::int64_t next = 0;
-  for (const auto& replica : micro_batches_of_replicas(schedule)) {
+  for (const auto& replica : micro_batches_of_replicas(schedule))
     for (const MicroBatchId id : replica) positions[id.index()] = next++;
-  }
   return positions;
 }
 

@@ -122,9 +122,8 @@ class ShardedOptimizer final : public Optimizer {
 
   [[nodiscard]] std::vector<OptimizerTensor> state() const override {
     std::vector<OptimizerTensor> tensors;
-    for (const ShardedStage& stage : stages_) {
+    for (const ShardedStage& stage : stages_)
       for (OptimizerTensor& tensor : stage.optimizer().state()) tensors.push_back(std::move(tensor));
-    }
     return tensors;
   }
 

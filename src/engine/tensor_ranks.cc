@@ -30,9 +30,8 @@ RankGroups TensorRanks::groups(const RankGroups& of_lane) const {
 std::vector<RankPair> TensorRanks::pairs(const std::vector<RankPair>& of_lane) const {
   std::vector<RankPair> all;
   const auto ends = static_cast<int>(ranks);
-  for (const auto& [low, high] : of_lane) {
+  for (const auto& [low, high] : of_lane)
     for (int lane = 0; lane < ends; ++lane) all.emplace_back(low * ends + lane, high * ends + lane);
-  }
   return all;
 }
 

@@ -173,10 +173,9 @@ Schedule chimera(const PipelineShape& shape) {
   for (std::int64_t w = 0; w < shape.stages; ++w) {
     slotted.clear();
     for (const Unit& unit : units) {
-      for (std::int64_t r = 0; r < shape.pipelines; ++r) {
+      for (std::int64_t r = 0; r < shape.pipelines; ++r)
         for (std::int64_t c = 0; c < shape.chunks; ++c)
           lay_out(unit, shape, ReplicaId(r), stage_on(w, r, c, shape), slotted);
-      }
     }
     schedule.workers[static_cast<std::size_t>(w)] = in_slot_order(slotted);
   }

@@ -13,9 +13,8 @@ namespace {
 /// Returns the legal numbers of pipelines for even D, ascending, up to `most`.
 std::vector<std::int64_t> legal_pipelines(std::int64_t stages, std::int64_t most) {
   std::vector<std::int64_t> legal;
-  for (std::int64_t f = 1; f <= std::min(stages, most) / 2; ++f) {
+  for (std::int64_t f = 1; f <= std::min(stages, most) / 2; ++f)
     if ((stages / 2) % f == 0) legal.push_back(2 * f);
-  }
   return legal;
 }
 

@@ -30,9 +30,8 @@ std::optional<std::string> rotated_refusal(const PipelineShape& shape) {
 SupportedAxis rotated_pipelines() {
   return {.axis = Axis::Pipelines, .usual = 2, .planned = [](const PipelineShape& shape) {
             std::vector<std::int64_t> divisors;
-            for (const std::int64_t count : {2, 4}) {
+            for (const std::int64_t count : {2, 4})
               if (shape.stages % count == 0) divisors.push_back(count);
-            }
             return divisors;
           }};
 }

@@ -58,9 +58,8 @@ std::vector<std::int64_t> late_starts(const OpTable& table, const std::vector<st
     late[op] = latest_end[op] - duration(op);
     while (!is_free(late[op])) --late[op];
     std::fill_n(times.begin() + late[op], duration(op), true);
-    for (const OpIndex input : table.inputs(table.op(op))) {
+    for (const OpIndex input : table.inputs(table.op(op)))
       if (input != kNoOp) latest_end[input] = std::min(latest_end[input], late[op]);
-    }
   }
   // A stage keeps the order of its micro-batches, so its latest starts must ascend in this order.
   std::map<std::tuple<OpKind, ReplicaId, StageId>, std::vector<OpIndex>> lanes;
@@ -161,10 +160,9 @@ std::vector<std::int64_t> ticks_of(const std::vector<double>& speeds, std::int64
 /// Returns the time of the busiest worker in ticks, which no order can beat.
 std::int64_t busiest_ticks(const Schedule& all, const Routes& routes, const std::vector<std::int64_t>& ticks) {
   std::vector<std::int64_t> load(ticks.size(), 0);
-  for (const ReplicaId replica : routes.replica_of) {
+  for (const ReplicaId replica : routes.replica_of)
     for (const WorkerId worker : routes.placement.worker_of[replica.index()])
       load[worker.index()] += 3 * all.slices * ticks[worker.index()];
-  }
   return std::ranges::max(load);
 }
 

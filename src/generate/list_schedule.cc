@@ -13,9 +13,8 @@ namespace {
 
 std::size_t num_workers(const Placement& placement) {
   std::size_t workers = 0;
-  for (const auto& row : placement.worker_of) {
+  for (const auto& row : placement.worker_of)
     for (const WorkerId w : row) workers = std::max(workers, w.index() + 1);
-  }
   return workers;
 }
 

@@ -30,9 +30,8 @@ std::vector<std::string> schedule_names() { return mapped(generators(), &Generat
 
 std::vector<std::string> schedules_with(Axis axis) {
   std::vector<std::string> names;
-  for (const Generator& generator : generators()) {
+  for (const Generator& generator : generators())
     if (find_axis(generator, axis) != nullptr) names.push_back(generator.name);
-  }
   return names;
 }
 
@@ -78,9 +77,8 @@ Schedule generate_or_suggest(const Generator& generator, const PipelineShape& sh
     return generator.generate(shape);
   } catch (const ConfigError& error) {
     std::vector<std::string> names;
-    for (const Generator& other : generators()) {
+    for (const Generator& other : generators())
       if (other.synchronous && names.size() < kMost && exists(other)) names.push_back(other.name);
-    }
     // If the schedule exists for this D and N, another parameter is wrong, and other schedules are no remedy.
     if (names.empty() || exists(generator)) throw;
     reject("{}; {} and {} suit {}", error.what(), counted(shape.stages, "stage"),

@@ -72,9 +72,8 @@ class Routing {
     routes.replica_of.resize(static_cast<std::size_t>(task_.healthy.micro_batches));
     routes.place_of.resize(routes.replica_of.size());
     for (std::size_t p = 0; p < members_.size(); ++p) lay_out(p, routes);
-    for (std::size_t w = 0; w < load_.size(); ++w) {
+    for (std::size_t w = 0; w < load_.size(); ++w)
       if (load_[w] > kTiny) routes.bound = std::max(routes.bound, end_of(w));
-    }
     for (std::size_t w = 0; w < load_.size(); ++w)
       routes.busiest += load_[w] > kTiny && end_of(w) > routes.bound - kTiny ? 1 : 0;
     return routes;
@@ -86,9 +85,8 @@ class Routing {
     const auto add = [&](std::size_t stage, WorkerId worker) {
       if (!is_lost(worker.index())) holders_[stage].push_back(worker.index());
     };
-    for (const auto& row : task_.healthy.placement.worker_of) {
+    for (const auto& row : task_.healthy.placement.worker_of)
       for (std::size_t s = 0; s < stages_; ++s) add(s, row[s]);
-    }
     for (const ExtraCopy& copy : task_.extra_copies) add(copy.stage.index(), copy.worker);
     std::vector<std::size_t> missing;
     for (std::size_t s = stages_; s-- > 0;) {
@@ -167,9 +165,8 @@ class Routing {
     if (!is_lost(demands_[d].healthy)) return;
     for (std::int64_t block = 0; block < blocks_of(d / stages_); ++block) {
       std::size_t best = 0;
-      for (std::size_t h = 1; h < demands_[d].counts.size(); ++h) {
+      for (std::size_t h = 1; h < demands_[d].counts.size(); ++h)
         if (merit(d, h, block) < merit(d, best, block)) best = h;
-      }
       add(d, best, 1);
     }
   }
@@ -194,9 +191,8 @@ class Routing {
   /// Returns whether there was a chain.
   bool relieve_busiest() {
     std::size_t busiest = 0;
-    for (std::size_t w = 1; w < load_.size(); ++w) {
+    for (std::size_t w = 1; w < load_.size(); ++w)
       if (end_of(w) > end_of(busiest)) busiest = w;
-    }
     std::vector<Step> step_to(load_.size());
     std::vector<double> gained(load_.size(), 0);  // Time of the block that the chain brings
     std::vector<bool> reached(load_.size(), false);
@@ -242,9 +238,8 @@ class Routing {
   [[nodiscard]] std::vector<Run> runs_of(std::size_t d) const {
     const Demand& demand = demands_[d];
     std::vector<std::size_t> order;
-    for (std::size_t h = 0; h < demand.counts.size(); ++h) {
+    for (std::size_t h = 0; h < demand.counts.size(); ++h)
       if (demand.counts[h] > 0) order.push_back(h);
-    }
     std::ranges::stable_sort(
         order, {}, [&](std::size_t h) { return std::pair(holder_of(d, h) != demand.healthy, !is_near(d, h)); });
     std::vector<Run> runs;
@@ -260,9 +255,8 @@ class Routing {
     std::vector<std::vector<Run>> runs;  // [stage]
     // A detour ends where any stage of the path goes on with another worker.
     std::set<std::int64_t> ends;  // Of detours, in blocks
-    for (std::size_t s = 0; s < stages_; ++s) {
+    for (std::size_t s = 0; s < stages_; ++s)
       for (const Run& run : runs.emplace_back(runs_of(path * stages_ + s))) ends.insert(run.end);
-    }
     std::vector<Turn> turns;
     std::int64_t begin = 0;
     for (const std::int64_t end : ends) {

@@ -17,9 +17,8 @@ std::optional<std::string> shape_error(const PipelineShape& shape, std::int64_t 
   };
   if (shape.stages < 1) return below("--stages", 1, shape.stages);
   if (shape.micro_batches < 1) return below("--micro-batches", 1, shape.micro_batches);
-  for (const ShapeAxis& axis : shape_axes()) {
+  for (const ShapeAxis& axis : shape_axes())
     if (axis.get(shape) < axis.least) return below(axis.flag(), axis.least, axis.get(shape));
-  }
   if (shape.slices > kMaxSlices) return fmt::format("--slices must be at most {}, not {}", kMaxSlices, shape.slices);
   if (shape.slices > 1) ops_each *= shape.slices;
   if (shape.stages > kMaxOps / ops_each / shape.micro_batches)

@@ -49,9 +49,8 @@ class SlicedUnits {
   [[nodiscard]] std::vector<Op> order(std::int64_t worker) const {
     std::vector<SlottedOp> slotted;
     for (std::int64_t r = 0; r < shape_.pipelines; ++r) {
-      for (std::int64_t c = 0; c < shape_.chunks; ++c) {
+      for (std::int64_t c = 0; c < shape_.chunks; ++c)
         for (const Phase& phase : phases_) add_ops(phase, ReplicaId(r), stage_on(worker, r, c, shape_), slotted);
-      }
     }
     return with_weight_gradients(std::move(slotted));
   }

@@ -126,9 +126,8 @@ void TwoChunks::repeat(std::int64_t times, std::initializer_list<ChunkStep> step
     const std::size_t before = ops_.size();
     for (const ChunkStep step : steps) write(step);
     if (ops_.size() != before) continue;
-    for (const ChunkStep step : steps) {  // The remaining rounds would write nothing either
+    for (const ChunkStep step : steps)  // The remaining rounds would write nothing either
       if (step != ChunkStep::OldestW && step != ChunkStep::And) next_of(step) += times - done - 1;
-    }
     return;
   }
 }

@@ -221,9 +221,8 @@ void read_rope_rule(const ConfigFields& config, const char* name, ModelConfig& m
   rope.require("partial_rotary_factor", 1);
   const char* const type = rope.has("rope_type") ? "rope_type" : "type";
   // As in Gemma 3, where each kind of layer has an object of its own.
-  for (const Json& value : config[name]) {
+  for (const Json& value : config[name])
     if (value.is_object()) rope.fail("has separate numbers for some layers; Chimera has one rule for all layers");
-  }
   rope.require_one_of(type, {"default", "linear", "llama3"});
   model.rope_theta = rope.number("rope_theta", model.rope_theta);
   const std::string rule = rope.text(type, "default");
@@ -234,9 +233,8 @@ void read_rope_rule(const ConfigFields& config, const char* name, ModelConfig& m
   scaling.type = RopeScalingType::Linear;
   if (rule == "linear") return;
   scaling.type = RopeScalingType::Llama3;
-  for (const char* field : {"low_freq_factor", "high_freq_factor"}) {
+  for (const char* field : {"low_freq_factor", "high_freq_factor"})
     if (!rope.has(field)) rope.fail(fmt::format("{} is missing; rope type llama3 needs it", field));
-  }
   scaling.low_frequency_factor = rope.number("low_freq_factor", 1);
   scaling.high_frequency_factor = rope.number("high_freq_factor", 1);
   // In some files the field is outside of the object.
@@ -256,9 +254,8 @@ void read_rope(const ConfigFields& config, ModelConfig& model) {
   read_rope_rule(config, "rope_scaling", older);
   if (!config.has("rope_parameters")) model = older;
   const bool same_theta = !config.object("rope_scaling").has("rope_theta") || older.rope_theta == model.rope_theta;
-  if (older.rope_scaling != model.rope_scaling || !same_theta) {
+  if (older.rope_scaling != model.rope_scaling || !same_theta)
     config.fail("rope_parameters and rope_scaling differ; leave one of them out");
-  }
 }
 
 /// Qwen: the window may apply to some layers only, but limits the sequence.
@@ -283,11 +280,10 @@ void read_window_of_layers(const ConfigFields& config, ModelConfig& model) {
 }
 
 void read_window(const ConfigFields& config, std::string_view type, ModelConfig& model) {
-  if (type.starts_with("qwen")) {
+  if (type.starts_with("qwen"))
     read_window_of_layers(config, model);
-  } else if (type == "mistral" && (config.has("sliding_window") || !config.names("sliding_window"))) {
+  else if (type == "mistral" && (config.has("sliding_window") || !config.names("sliding_window")))
     model.sliding_window = config.integer("sliding_window", 4096);
-  }
   const bool has_types = config.has("layer_types");
   const auto types = has_types ? static_cast<std::int64_t>(config["layer_types"].size()) : model.layers;
   if (types != model.layers) config.fail(fmt::format("layer_types has {} entries for {} layers", types, model.layers));
@@ -305,9 +301,8 @@ void read_llama(const ConfigFields& config, const KnownClass& known, ModelConfig
   // Null means all heads, a missing field the class's default.
   const bool as_heads = config.names("num_key_value_heads") || known.key_value_heads == 0;
   model.key_value_heads = config.integer("num_key_value_heads", as_heads ? model.heads : known.key_value_heads);
-  if (config.has("head_dim") || (!config.names("head_dim") && known.head_size > 0)) {
+  if (config.has("head_dim") || (!config.names("head_dim") && known.head_size > 0))
     model.head_size = config.integer("head_dim", known.head_size);
-  }
   model.attention_bias = attention_bias_of(config, type);
   model.feed_forward_bias = type == "llama" && config.truth("mlp_bias", false);
   model.query_key_norm = type == "qwen3";
@@ -384,9 +379,8 @@ ModelConfig model_from_config_json(const std::string& text, const std::string& s
   // Each of these fields makes another model of the same class: quantized weights, code of its own, or a decoder that
   // also attends to an encoder.
   for (const char* field :
-       {"quantization_config", "auto_map", "is_encoder_decoder", "add_cross_attention", "is_decoder", "pruned_heads"}) {
+       {"quantization_config", "auto_map", "is_encoder_decoder", "add_cross_attention", "is_decoder", "pruned_heads"})
     config.require_absent(field);
-  }
   ModelConfig model{.name = name, .family = known.family};
   config.require_one_of(fields_of(known.family).activation, fields_of(known.family).activations);
   if (known.family == Family::Gpt2) read_gpt2(config);

@@ -251,11 +251,9 @@ void require_no_contradiction(const ModelFolder& folder, const std::string& mode
 
 std::vector<TensorEntry> exported_tensors(const ModelConfig& model, ElementType type) {
   std::vector<TensorEntry> tensors;
-  for (const ParameterSpec& parameter : all_parameters(model)) {
-    for (const std::string& name : exported_names(model, parameter.name)) {
+  for (const ParameterSpec& parameter : all_parameters(model))
+    for (const std::string& name : exported_names(model, parameter.name))
       tensors.push_back({.name = name, .type = type, .shape = parameter.shape});
-    }
-  }
   return tensors;
 }
 

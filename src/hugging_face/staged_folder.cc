@@ -66,9 +66,8 @@ void require_free_place(const std::string& folder) {
       reject("{}: is a name for checkpoints of the run {}; give another", folder, above.string());
   }
   // No rename can replace a mount point.
-  if (is_on_other_file_system(folder, parent_of(folder))) {
+  if (is_on_other_file_system(folder, parent_of(folder)))
     reject("{}: a file system is mounted there; give a new folder in it", folder);
-  }
 }
 
 FileDescriptor open_folder(const std::string& path) {
@@ -126,11 +125,10 @@ void require_new_folder(const std::string& folder, std::uint64_t bytes, const st
 
 FolderHold::FolderHold(const std::string& folder) {
   make_parent_folders(without_slash(folder));
-  if (::mkdir(folder.c_str(), 0777) == 0) {
+  if (::mkdir(folder.c_str(), 0777) == 0)
     made_ = folder;
-  } else if (errno != EEXIST) {
+  else if (errno != EEXIST)
     reject("{}: cannot be written ({})", folder, system_message(errno));
-  }
   // An empty folder may be held, too: rename() replaces it at the end.
   lock_ = open_folder(without_slash(folder));
   if (hold(lock_) || errno != EWOULDBLOCK) return;
@@ -198,9 +196,8 @@ std::string StagedFolder::commit() {
     }
   }
   committed_ = true;
-  if (name != folder_) {
+  if (name != folder_)
     print_message(fmt::format("{}: another process has written it since the start; wrote {}", folder_, name));
-  }
   disk_.sync_folder(parent_of(folder_).string());
   return name;
 }

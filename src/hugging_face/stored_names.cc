@@ -44,9 +44,8 @@ std::vector<std::string> names_of_parameter(const ModelConfig& model, const std:
 
 std::vector<std::string> stored_names(const ModelConfig& model, const std::string& parameter) {
   std::vector<std::string> names = names_of_parameter(model, parameter);
-  if (model.tied && parameter == tied_parameter(model).name) {
+  if (model.tied && parameter == tied_parameter(model).name)
     names.emplace_back(model.family == Family::Bert ? kBertDecoderWeight : kHead);
-  }
   return names;
 }
 

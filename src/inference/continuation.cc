@@ -22,9 +22,8 @@ namespace {
 
 /// Length of the longest end of `text` that may begin `stop`.
 std::size_t begun(const std::string& text, const std::string& stop) {
-  for (std::size_t bytes = std::min(text.size(), stop.size() - 1); bytes > 0; --bytes) {
+  for (std::size_t bytes = std::min(text.size(), stop.size() - 1); bytes > 0; --bytes)
     if (text.ends_with(std::string_view(stop).substr(0, bytes))) return bytes;
-  }
   return 0;
 }
 
@@ -42,9 +41,8 @@ void forbid_repeats(const Forbid& forbid, const TokenIds& ids, std::size_t size)
   // With size 3 and ids ... a b c ... a b, the last two tokens a b have been followed by c before, so c is forbidden.
   if (ids.size() < size) return;
   const auto last = ids.end() - static_cast<std::ptrdiff_t>(size - 1);
-  for (auto next = ids.begin() + static_cast<std::ptrdiff_t>(size - 1); next != ids.end(); ++next) {
+  for (auto next = ids.begin() + static_cast<std::ptrdiff_t>(size - 1); next != ids.end(); ++next)
     if (std::equal(last, ids.end(), next - static_cast<std::ptrdiff_t>(size - 1))) forbid(*next);
-  }
 }
 
 /// Forbids the last token of each bad word whose other tokens end `ids`. As in transformers, words that are an end
@@ -93,9 +91,7 @@ at::Tensor with_rules(const at::Tensor& logits, const ScoreRules& rules, const T
     // A penalty above 1 makes the token less likely whatever the sign of its score.
     values[id] = values[id] < 0 ? values[id] * penalty : values[id] / penalty;
   }
-  if (rules.no_repeat_ngram_size > 0) {
-    forbid_repeats(forbid, ids, static_cast<std::size_t>(rules.no_repeat_ngram_size));
-  }
+  if (rules.no_repeat_ngram_size > 0) forbid_repeats(forbid, ids, static_cast<std::size_t>(rules.no_repeat_ngram_size));
   forbid_words(forbid, rules, ids, end_tokens);
   const auto tokens = std::ssize(ids);
   const auto new_tokens = tokens - static_cast<std::int64_t>(prompt_tokens);

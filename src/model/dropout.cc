@@ -66,9 +66,8 @@ Runs runs_of(const at::Tensor& input, const Masks& masks) {
   const std::int64_t head = has_heads ? masks.dropout.first_head : 0;
   // Whole samples: a sample's elements are one run. With tensor parallelism, attention probabilities [b, heads, L, L]
   // of this rank begin behind the masks of the heads on earlier ranks.
-  if (masks.dropout.sequence == 0) {
+  if (masks.dropout.sequence == 0)
     return {.length = sample_size, .first = head == 0 ? 0 : head * (sample_size / input.size(1))};
-  }
   // A slice of hidden states [b, l, H]: the rows of its tokens are consecutive in the sample.
   if (!has_heads) return {.length = sample_size, .first = masks.dropout.first_token * (sample_size / input.size(1))};
   // Attention probabilities of a slice, [b, heads, l, first_token + l]: each row is a run, because rows of the whole
@@ -217,18 +216,16 @@ DropoutScope::DropoutScope(const Dropout& masks, std::int64_t layer)
     : ScopedValue(current, this), masks_(masks.in_layer(layer * (kMaxDropoutsPerLayer / kSites))) {}
 
 KeyedDropoutImpl::KeyedDropoutImpl(double probability) : probability_(probability) {
-  if (!(probability >= 0 && probability < 1)) {
+  if (!(probability >= 0 && probability < 1))
     reject("KeyedDropout: the probability must be at least 0 and below 1, not {}", probability);
-  }
 }
 
 at::Tensor KeyedDropoutImpl::forward(const at::Tensor& input) {
   if (!is_training()) return input;
   if (current == nullptr) throw Error("KeyedDropout has no sample to take its mask for: only stages run it, or eval()");
   const std::int64_t place = current->next_++;
-  if (place == kMaxDropoutsPerLayer) {
+  if (place == kMaxDropoutsPerLayer)
     reject("a layer has more than {} KeyedDropouts; cut it into several", kMaxDropoutsPerLayer);
-  }
   Dropout masks = current->masks_.in_layer(current->masks_.layer + place / kSites);
   masks.probability = probability_;
   return dropout(input, masks, static_cast<DropoutSite>(place % kSites));

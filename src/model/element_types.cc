@@ -43,9 +43,8 @@ at::ScalarType floating_type(ElementType type) {
 }
 
 void for_each_block(std::int64_t elements, const std::function<void(std::int64_t first, std::int64_t count)>& visit) {
-  for (std::int64_t first = 0; first < elements; first += kBlockOfElements) {
+  for (std::int64_t first = 0; first < elements; first += kBlockOfElements)
     visit(first, std::min(kBlockOfElements, elements - first));
-  }
 }
 
 at::Tensor convert(const at::Tensor& values, ElementType type, const std::string& tensor) {
@@ -61,9 +60,8 @@ at::Tensor convert(const at::Tensor& values, ElementType type, const std::string
 void write_safetensors(const std::string& path, const std::map<std::string, at::Tensor>& tensors,
                        const std::map<std::string, std::string>& metadata) {
   std::vector<TensorEntry> entries;
-  for (const auto& [name, tensor] : tensors) {
+  for (const auto& [name, tensor] : tensors)
     entries.push_back({.name = name, .type = element_type(tensor.scalar_type()), .shape = tensor.sizes().vec()});
-  }
   // The map sorts by name, and lay_out() keeps the order of `entries`, so data follow the header in the same order
   // below.
   SafetensorsLayout layout = lay_out(std::move(entries), metadata);

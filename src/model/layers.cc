@@ -63,11 +63,10 @@ struct PackedSwigluFunction : torch::autograd::Function<PackedSwigluFunction> {
 /// Computes sum[indices[i]] += rows[i] in order. On a GPU, index_add_ adds in any order; index_put_ sorts.
 void add_rows(at::Tensor sum, const at::Tensor& indices, const at::Tensor& rows) {
   const at::NoGradGuard no_graph;
-  if (sum.is_cpu()) {
+  if (sum.is_cpu())
     sum.index_add_(0, indices, rows);
-  } else {
+  else
     sum.index_put_({indices}, rows, /*accumulate=*/true);
-  }
 }
 
 struct EmbeddingFunction : torch::autograd::Function<EmbeddingFunction> {
@@ -383,9 +382,8 @@ at::Tensor token_embedding(const at::Tensor& table, const at::Tensor& tokens) {
 
 at::Tensor add_positions(const at::Tensor& embedded, const at::Tensor& table, std::int64_t first) {
   const std::int64_t length = first + embedded.size(1);
-  if (length > table.size(0)) {
+  if (length > table.size(0))
     reject("a sequence of {} tokens is longer than the model's {} positions", length, table.size(0));
-  }
   return PositionFunction::apply(embedded, table, first);
 }
 
@@ -415,9 +413,8 @@ at::Tensor causal_attention(const QueryKeyValue& projections, std::int64_t heads
   const QueryKeyValue split = split_heads(projections, heads);
   if (!masks.is_active() && has_flash(split)) return join_heads(flash_attention(split));
   // Dropout needs the probabilities, one token needs no mask, and other devices lack the CPU's kernel with sums.
-  if (!limits.parts && (masks.is_active() || length == 1 || !projections.query.is_cpu())) {
+  if (!limits.parts && (masks.is_active() || length == 1 || !projections.query.is_cpu()))
     return attention(projections, heads, behind(earlier, projections.query), masks);
-  }
   // Without documents, a slice is one part: all its queries, and the keys of all tokens so far.
   const AttentionPart all{.samples = projections.query.size(0), .queries = length, .keys = earlier + length};
   return join_heads(PartsAttentionFunction::apply(split.query, split.key, split.value,

@@ -62,11 +62,10 @@ class Layer {
   requires(!std::same_as<T, Layer> && (LayerModule<T> || LayerFunction<T> || LayerFunction<T, TensorVector>))
       Layer(T callable)  // NOLINT(google-explicit-constructor): a factory returns its module
       : module_(pointer(callable)), forward_([held = std::move(callable)](const TensorVector& values) mutable {
-          if constexpr (ModulePointer<T> || ErasedModule<T> || (!LayerModule<T> && LayerFunction<T>)) {
+          if constexpr (ModulePointer<T> || ErasedModule<T> || (!LayerModule<T> && LayerFunction<T>))
             return as_vector(call(held, only_value(values)));
-          } else {
+          else
             return as_vector(call(held, values));
-          }
         }) {}
 
   [[nodiscard]] TensorVector operator()(const TensorVector& values) const { return forward_(values); }
@@ -81,13 +80,12 @@ class Layer {
 
   template <class T, class Input>
   static auto call(T& held, const Input& input) {
-    if constexpr (ErasedModule<T>) {
+    if constexpr (ErasedModule<T>)
       return held.forward(input);
-    } else if constexpr (LayerModule<T>) {
+    else if constexpr (LayerModule<T>)
       return held->forward(input);
-    } else {
+    else
       return held(input);
-    }
   }
 
   static TensorVector as_vector(at::Tensor value) { return {std::move(value)}; }
@@ -95,13 +93,12 @@ class Layer {
 
   template <class T>
   static std::shared_ptr<torch::nn::Module> pointer(const T& callable) {
-    if constexpr (std::convertible_to<T, std::shared_ptr<torch::nn::Module>>) {
+    if constexpr (std::convertible_to<T, std::shared_ptr<torch::nn::Module>>)
       return callable;
-    } else if constexpr (LayerModule<T>) {
+    else if constexpr (LayerModule<T>)
       return callable.ptr();
-    } else {
+    else
       return nullptr;
-    }
   }
 
   std::shared_ptr<torch::nn::Module> module_;

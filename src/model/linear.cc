@@ -82,11 +82,10 @@ at::Tensor Remaking::read(const std::vector<at::Tensor>& from) {
 }
 
 void WeightGradients::submit(std::function<void()> add) {
-  if (deferred_) {
+  if (deferred_)
     kept_.push_back(std::move(add));
-  } else {
+  else
     add();
-  }
 }
 
 void WeightGradients::run() {
@@ -147,11 +146,10 @@ WeightGradients::Scope::Scope(Pointer queue) : ScopedValue(current_queue, std::m
 void add_to_gradient(const at::Tensor& parameter, const at::Tensor& term, WeightGradients* queue) {
   const at::NoGradGuard no_graph;
   const at::Tensor sum = gradient_of(parameter);
-  if (queue != nullptr) {
+  if (queue != nullptr)
     queue->add(sum, term);
-  } else {
+  else
     sum.add_(term);
-  }
 }
 
 at::Tensor out_in(const Linear& layer) { return layer.layout == WeightLayout::OutIn ? layer.weight : layer.weight.t(); }
@@ -176,11 +174,10 @@ void add_weight_gradient(const Linear& layer, const at::Tensor& input, const at:
     const at::Tensor gradient = gradient_of(layer.weight);
     // In a large head, the input is smaller than the output's gradient.
     const at::Tensor scaled_input = factor.defined() ? input * factor : input;
-    if (layer.layout == WeightLayout::OutIn) {
+    if (layer.layout == WeightLayout::OutIn)
       add_product(gradient, output_gradient.t(), scaled_input);
-    } else {
+    else
       add_product(gradient, scaled_input.t(), output_gradient);
-    }
   }
   if (layer.bias.defined() && layer.bias.requires_grad()) {
     // Summed in the type of the gradient: a sum over tokens in bfloat16 would lose most terms. A bias term is small and

@@ -63,13 +63,12 @@ void write_logits(at::Tensor logits, const Chunk& chunk, const Linear& head, std
   const at::Tensor matrix = out_in(head).narrow(0, first, count).t();
   // BERT's head, whose product stays narrow. Without a bias, a narrow product is written to a wide result with beta =
   // 0, which does not read `logits`.
-  if (head.bias.defined()) {
+  if (head.bias.defined())
     at::addmm_out(logits, head.bias.narrow(0, first, count), chunk.hidden, matrix);
-  } else if (logits.scalar_type() == chunk.hidden.scalar_type()) {
+  else if (logits.scalar_type() == chunk.hidden.scalar_type())
     at::mm_out(logits, chunk.hidden, matrix);
-  } else {
+  else
     at::addmm_out(logits, logits, chunk.hidden, matrix, logits.scalar_type(), /*beta=*/0);
-  }
 }
 
 /// [c, V of this rank], on a GPU [c, padded(V)] with minus infinity behind the vocabulary; in at least float32.
@@ -103,11 +102,10 @@ void write_hidden_gradient(at::Tensor rows, const at::Tensor& logit_gradient, co
     const at::Tensor part = logit_gradient.narrow(1, first, count);
     const at::Tensor matrix = out_in(head).narrow(0, first, count);
     // The columns of the gradient are the rows of the matrix: the first part writes the sum, the second adds to it.
-    if (first == 0) {
+    if (first == 0)
       at::mm_out(rows, part, matrix);
-    } else {
+    else
       at::addmm_out(rows, rows, part, matrix);
-    }
   });
 }
 

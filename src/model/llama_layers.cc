@@ -26,9 +26,8 @@ Wide vector_sum(std::int64_t n, Term&& term) {
   // Without -ffast-math, a compiler must not reorder additions; the 16 sums do it explicitly, always in the same way.
   std::array<Wide, kLanes> sums = {};
   std::int64_t i = 0;
-  for (; i + kLanes <= n; i += kLanes) {
+  for (; i + kLanes <= n; i += kLanes)
     for (std::int64_t lane = 0; lane < kLanes; ++lane) sums[static_cast<std::size_t>(lane)] += term(i + lane);
-  }
   Wide sum = 0;
   for (; i < n; ++i) sum += term(i);
   for (const Wide lane : sums) sum += lane;
@@ -56,9 +55,8 @@ void add_row_gradient(const Element* x, const Element* weight, const Element* gr
   const Wide along = vector_sum<Wide>(n, [=](std::int64_t i) { return weighted(i) * static_cast<Wide>(x[i]); });
   // x' = scale x, so mean(g w x') x' = x scale^2 sum(g w x) / n.
   const Wide mean = along * scale * scale / static_cast<Wide>(n);
-  for (std::int64_t i = 0; i < n; ++i) {
+  for (std::int64_t i = 0; i < n; ++i)
     result[i] = static_cast<Element>(scale * (weighted(i) - static_cast<Wide>(x[i]) * mean));
-  }
 }
 
 template <class Run>
@@ -81,9 +79,8 @@ std::pair<at::Tensor, at::Tensor> forward_on_cpu(const at::Tensor& x, const at::
     scalar_t* to = output.data_ptr<scalar_t>();
     Wide* scales = all_scales.data_ptr<Wide>();
     in_parallel(rows, n, [&](std::int64_t first, std::int64_t end) {
-      for (std::int64_t row = first; row < end; ++row) {
+      for (std::int64_t row = first; row < end; ++row)
         scales[row] = normalize_row(from + row * n, weights, to + row * n, n, static_cast<Wide>(epsilon));
-      }
     });
   });
   return {output, all_scales};
@@ -104,9 +101,8 @@ std::pair<at::Tensor, at::Tensor> backward_on_cpu(const at::Tensor& x, const at:
     const Wide* scale = scales.const_data_ptr<Wide>();
     scalar_t* to = input_gradient.data_ptr<scalar_t>();
     in_parallel(rows, n, [&](std::int64_t first, std::int64_t end) {
-      for (std::int64_t row = first; row < end; ++row) {
+      for (std::int64_t row = first; row < end; ++row)
         add_row_gradient(from + row * n, weights, incoming + row * n, scale[row], to + row * n, n);
-      }
     });
     // Threads split the columns, not the rows: each column is summed in one order for any number of threads.
     Wide* sums = weight_gradient.data_ptr<Wide>();
@@ -114,9 +110,8 @@ std::pair<at::Tensor, at::Tensor> backward_on_cpu(const at::Tensor& x, const at:
       for (std::int64_t row = 0; row < rows; ++row) {
         const scalar_t* x_row = from + row * n;
         const scalar_t* gradient_row = incoming + row * n;
-        for (std::int64_t i = first; i < end; ++i) {
+        for (std::int64_t i = first; i < end; ++i)
           sums[i] += static_cast<Wide>(gradient_row[i]) * (static_cast<Wide>(x_row[i]) * scale[row]);
-        }
       }
     });
   });
@@ -195,10 +190,9 @@ at::Tensor rotated_on_cpu(const at::Tensor& input, const RotaryTable& table, dou
       for (std::int64_t token = first; token < end; ++token) {
         // `token` counts over the samples [b, L], `angles` is the row of its position in the table.
         const std::int64_t angles = token % length * half;
-        for (std::int64_t head = token * width; head < (token + 1) * width; head += 2 * half) {
+        for (std::int64_t head = token * width; head < (token + 1) * width; head += 2 * half)
           turn<scalar_t>(from + head, to + head, cosine + angles, sine + angles, half,
                          static_cast<at::opmath_type<scalar_t>>(direction));
-        }
       }
     };
     // Tokens are independent, so the number of threads does not change a bit.

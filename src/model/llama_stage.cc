@@ -102,9 +102,8 @@ class LlamaStage final : public TransformerStage {
     }
     // packed_for_compute() declines on the CPU, in full precision, and if the gradients do not lie side by side. The
     // layers then stay apart; results differ only in rounding.
-    if (const at::Tensor matrix = may_pack ? packed_for_compute(matrices) : at::Tensor(); matrix.defined()) {
+    if (const at::Tensor matrix = may_pack ? packed_for_compute(matrices) : at::Tensor(); matrix.defined())
       return {{.weight = matrix}};
-    }
     return mapped<Linear>(names, [this](const std::string& name) { return linear_named(name); });
   }
 
@@ -153,9 +152,8 @@ class LlamaStage final : public TransformerStage {
   /// Returns positions `first` .. `end` - 1 of the cached table. Throws ConfigError if `end` exceeds the model's
   /// positions or sliding window.
   RotaryTable table_of(std::int64_t first, std::int64_t end, const at::Tensor& hidden) const {
-    if (end > config().positions) {
+    if (end > config().positions)
       reject("a sequence of {} tokens is longer than the model's {} positions", end, config().positions);
-    }
     require_within_window(config(), end);
     // Grows rarely: a training run asks for the same length in each step.
     if (table_.length() < end) {

@@ -18,9 +18,8 @@ at::Tensor normal_values(const ParameterSpec& spec, const at::TensorOptions& opt
   const at::Tensor values = at::empty(spec.shape, at::kDouble);
   double* const data = values.mutable_data_ptr<double>();
   at::parallel_for(0, values.numel(), kGrain, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t i = begin; i < end; ++i) {
+    for (std::int64_t i = begin; i < end; ++i)
       data[i] = random.normal(static_cast<std::uint64_t>(i)) * spec.initial.standard_deviation;
-    }
   });
   // Drawn in float64 and rounded at the end, so that runs in float32 and float64 begin with the same values but for
   // rounding.
@@ -72,9 +71,8 @@ std::unique_ptr<Stage> make_stage(const ModelConfig& config, const StageLayers& 
                          .tensor = tensor};
   const auto options = at::TensorOptions(device).dtype(weight_type(dtype));
   // Without the tied matrix, which belongs to the worker, not to a stage (make_tied_weight()).
-  for (const ParameterSpec& spec : own_parameters(config, layers)) {
+  for (const ParameterSpec& spec : own_parameters(config, layers))
     parts.parameters.push_back(make_parameter(spec, options, value, tensor));
-  }
   switch (config.family) {
     case Family::Gpt2: return make_gpt2_stage(std::move(parts));
     case Family::Bert: return make_bert_stage(std::move(parts));

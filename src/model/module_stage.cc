@@ -100,13 +100,11 @@ bool drops_between_layers(const nn::Module& module) {
 bool draws_random_numbers(const nn::Module& module) {
   if (is_any_of<nn::DropoutImpl, nn::Dropout2dImpl, nn::Dropout3dImpl, nn::AlphaDropoutImpl,
                 nn::FeatureAlphaDropoutImpl, nn::RReLUImpl, nn::FractionalMaxPool2dImpl, nn::FractionalMaxPool3dImpl>(
-          module)) {
+          module))
     return true;
-  }
   if (drops_between_layers<nn::RNNImpl>(module) || drops_between_layers<nn::LSTMImpl>(module) ||
-      drops_between_layers<nn::GRUImpl>(module)) {
+      drops_between_layers<nn::GRUImpl>(module))
     return true;
-  }
   const auto* attention = dynamic_cast<const nn::MultiheadAttentionImpl*>(&module);
   return attention != nullptr && attention->options.dropout() > 0;
 }
@@ -137,9 +135,8 @@ auto call_user(const Call& call, const Place& place) {
 
 void require_new(const at::Tensor& parameter, const std::string& name) {
   // ParameterGroup gives each parameter a gradient, so one that has a gradient is in another stage already.
-  if (!parameter.is_leaf() || parameter.grad().defined()) {
+  if (!parameter.is_leaf() || parameter.grad().defined())
     reject("parameter {} is in use elsewhere; a factory must make a new module at every call", name);
-  }
 }
 
 void require_one_type(const std::vector<Parameter>& parameters) {
@@ -339,9 +336,8 @@ at::Tensor ModuleStage::forward(const at::Tensor& input, const MicroBatch& batch
     return spec_.loss == nullptr ? message(values) : scaled_loss(values, batch);
   };
   at::Tensor output = split_backward(finished, source);
-  if (versions_of(source, batch) != versions) {
+  if (versions_of(source, batch) != versions)
     reject("{} writes to its input, which other stages still read; its first op must not be in place", name());
-  }
   return output;
 }
 
@@ -370,17 +366,15 @@ TensorVector ModuleStage::run(const at::Tensor& input, const MicroBatch& batch) 
 }
 
 at::Tensor ModuleStage::scaled_loss(const TensorVector& values, const MicroBatch& batch) const {
-  if (values.size() != 1) {
+  if (values.size() != 1)
     throw ConfigError(fmt::format("{} gives {} tensors to the loss, which takes one", name(), values.size()));
-  }
   const ScopedValue op(running, &batch.dropout);
   const LossSum loss = call_user([&] { return spec_.loss->sum(values.front(), batch.targets); },
                                  [&] { return fmt::format("the loss, on an output {}", describe(values)); });
   if (loss.sum.dim() != 0) reject("the loss must be a sum, one number, not {}", describe(TensorVector{loss.sum}));
   // The scale of the gradients was computed from Loss::count() before this forward.
-  if (const std::int64_t count = spec_.loss->count(batch.targets); count != loss.count) {
+  if (const std::int64_t count = spec_.loss->count(batch.targets); count != loss.count)
     reject("the loss counted {} elements, but Loss::count returned {}; both must be equal", loss.count, count);
-  }
   return loss.sum * batch.token_loss_scale;
 }
 
@@ -422,9 +416,8 @@ std::vector<Parameter> ModuleStage::values() const {
   for (std::size_t i = 0; i < layers_.size(); ++i) {
     if (!layers_[i].module()) continue;
     const std::int64_t index = spec_.first_layer + static_cast<std::int64_t>(i);
-    for (const auto& named : {layers_[i].module()->named_parameters(), layers_[i].module()->named_buffers()}) {
+    for (const auto& named : {layers_[i].module()->named_parameters(), layers_[i].module()->named_buffers()})
       for (const auto& entry : named) all.push_back({fmt::format("{}.{}", index, entry.key()), entry.value()});
-    }
   }
   return all;
 }

@@ -16,9 +16,8 @@ namespace {
 
 void report(const SharedMemory& memory, std::int64_t bytes) {
   // LibTorch reports only memory of its own allocators, but MemoryMeter must count gradients too.
-  if (c10::memoryProfilingEnabled()) {
+  if (c10::memoryProfilingEnabled())
     c10::reportMemoryUsageToProfiler(memory.data(), bytes, memory.size(), memory.size(), at::kCPU);
-  }
 }
 
 at::Tensor leaf_of(const at::Tensor& value, const at::Tensor& gradient) {
@@ -66,9 +65,8 @@ void ParameterGroup::make_gradients(std::size_t num_accumulators) {
     count = offsets.back() + parameter.value.numel();
   }
   accumulators_.clear();
-  while (accumulators_.size() < num_accumulators) {
+  while (accumulators_.size() < num_accumulators)
     accumulators_.push_back(shared_zeros(count, parameters_.front().value.options()));
-  }
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     at::Tensor& value = parameters_[i].value;
     value.requires_grad_();

@@ -37,11 +37,10 @@ using TensorFunction = std::function<at::Tensor(const at::Tensor&)>;
 
 template <typename Made, typename... Arguments>
 NodePointer make_node(Arguments&&... arguments) {
-  if constexpr (std::is_same_v<NodePointer, std::shared_ptr<Node>>) {
+  if constexpr (std::is_same_v<NodePointer, std::shared_ptr<Node>>)
     return std::make_shared<Made>(std::forward<Arguments>(arguments)...);
-  } else {
+  else
     return c10::make_intrusive<Made>(std::forward<Arguments>(arguments)...);
-  }
 }
 
 /// Nodes of a graph on a path from its root to `target`.
@@ -135,11 +134,10 @@ struct Sink : Node {
   explicit Sink(const Edge& edge) {
     const auto& metadata = edge.function->input_metadata(edge.input_nr);
     // A node that describes no input, such as one that got an undefined gradient.
-    if (metadata.was_default_constructed()) {
+    if (metadata.was_default_constructed())
       add_input_metadata(undefined_input());
-    } else {
+    else
       add_input_metadata(metadata.zeros_like());
-    }
   }
 
  protected:
@@ -155,11 +153,10 @@ class ParameterFeeder {
       : node_(std::move(node)), runs_again_(!is_of_python(*node_) && node_->post_hooks().empty()) {
     // Ordinary nodes compute a gradient only for edges that the engine needs: in I those of the path, in W the others.
     // They may thus run twice without doing any work twice.
-    if (runs_again_) {
+    if (runs_again_)
       node_->add_pre_hook(std::make_unique<Capture>(seen_));
-    } else {
+    else
       redirect(path);
-    }
   }
 
   [[nodiscard]] bool runs_again() const { return runs_again_; }

@@ -10,9 +10,8 @@ namespace chimera {
 std::vector<at::Tensor*> tensors_of(MicroBatch& batch) {
   std::vector<at::Tensor*> tensors;
   for (at::Tensor* tensor : {&batch.tokens, &batch.targets, &batch.target_indices, &batch.token_types,
-                             &batch.attention_mask, &batch.documents, &batch.next_sentence}) {
+                             &batch.attention_mask, &batch.documents, &batch.next_sentence})
     if (tensor->defined()) tensors.push_back(tensor);
-  }
   for (at::Tensor& tensor : batch.more_inputs)
     if (tensor.defined()) tensors.push_back(&tensor);
   return tensors;

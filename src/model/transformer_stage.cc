@@ -94,9 +94,8 @@ LayerNorm TransformerStage::layer_norm_named(const std::string& name) {
 // Names have the layer's index in the whole model, so that a checkpoint does not depend on the partition.
 std::vector<std::string> TransformerStage::block_names(const std::string& family) const {
   std::vector<std::string> names;
-  for (std::int64_t layer = layers_.first_layer; layer < layers_.end_layer; ++layer) {
+  for (std::int64_t layer = layers_.first_layer; layer < layers_.end_layer; ++layer)
     names.push_back(family + std::to_string(layer));
-  }
   return names;
 }
 

@@ -165,9 +165,8 @@ void check_heads(const ModelConfig& config) {
     refuse(config, fmt::format("{} key_value_heads do not divide the {} heads; choose a number that does", shared,
                                config.heads));
   }
-  if (head_size_of(config) % 2 != 0) {
+  if (head_size_of(config) % 2 != 0)
     refuse(config, fmt::format("heads are {} wide; rotary positions need an even width", head_size_of(config)));
-  }
   if (config.sliding_window) check_size(config, "sliding_window", *config.sliding_window, kLargestSize);
   check_rotary_positions(config);
 }
@@ -205,11 +204,10 @@ template <class IsWanted>
 void visit_fields(JsonFields& json, ModelConfig& model, const IsWanted& is_wanted) {
   const auto visit = [&](const char* name, auto member) {
     auto& value = model.*member;
-    if constexpr (std::is_same_v<decltype(value), RopeScaling&>) {
+    if constexpr (std::is_same_v<decltype(value), RopeScaling&>)
       json.object(name, value, visit_rope_scaling);
-    } else if (is_wanted(name)) {
+    else if (is_wanted(name))
       json.field(name, value);
-    }
   };
   for_common_fields(visit);
   if (model.family != Family::Llama) return;

@@ -29,9 +29,8 @@ void check(const ModelConfig& config, const Workload& workload) {
   positive("micro-batch size", workload.micro_batch_size);
   positive("sequence length", workload.sequence);
   positive("number of slices", workload.slices);
-  if (workload.slices > workload.sequence) {
+  if (workload.slices > workload.sequence)
     reject("a sequence of {} tokens has no {} slices; use fewer", workload.sequence, workload.slices);
-  }
   if (workload.sequence > config.positions)
     reject("model '{}': a sequence of {} tokens is longer than its {} positions", config.name, workload.sequence,
            config.positions);
@@ -178,9 +177,8 @@ std::vector<BlocksAtLevel> levels_of(const StageLayers& stage) {
   std::vector<BlocksAtLevel> levels;
   const std::int64_t plain = stage.blocks() - stage.levels.all();
   if (plain > 0) levels.push_back({RecomputeLevel::None, as_real(plain)});
-  for (const RecomputeLevel level : kRecomputeLevels) {
+  for (const RecomputeLevel level : kRecomputeLevels)
     if (stage.levels[level] > 0) levels.push_back({level, as_real(stage.levels[level])});
-  }
   return levels;
 }
 
@@ -559,9 +557,8 @@ double copied_parameters(const ModelConfig& config, const StageLayers& stage, co
   // table has a copy as output matrix.
   double copied = as_real(held_count(config, stage, place));
   if (!stage.embedding) return copied;
-  for (const ParameterSpec& spec : embedding_parameters(config)) {
+  for (const ParameterSpec& spec : embedding_parameters(config))
     if (spec.shape.size() == 2) copied -= as_real(held_count({spec}, place));
-  }
   return copied + (config.tied && stage.head ? as_real(held_count({tied_parameter(config)}, place)) : 0);
 }
 

@@ -174,9 +174,8 @@ std::vector<ParameterSpec> stage_parameters(const ModelConfig& config, const Sta
 
 std::vector<ParameterSpec> own_parameters(const ModelConfig& config, const StageLayers& stage) {
   Specs specs = stage_parameters(config, stage);
-  if (config.tied) {
+  if (config.tied)
     std::erase_if(specs, [name = tied_parameter(config).name](const auto& spec) { return spec.name == name; });
-  }
   return specs;
 }
 

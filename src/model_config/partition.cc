@@ -11,9 +11,8 @@
 namespace chimera {
 
 std::vector<StageLayers> even_partition(std::int64_t layers, std::int64_t stages) {
-  if (stages < 1 || stages > layers) {
+  if (stages < 1 || stages > layers)
     reject("cannot cut {} layers into {} stages; each stage needs at least one layer", layers, stages);
-  }
   std::vector<std::int64_t> counts(static_cast<std::size_t>(stages), layers / stages);
   std::for_each_n(counts.begin(), layers % stages, [](std::int64_t& count) { ++count; });
   return explicit_partition(counts, layers, stages);
@@ -22,9 +21,8 @@ std::vector<StageLayers> even_partition(std::int64_t layers, std::int64_t stages
 std::vector<StageLayers> explicit_partition(const std::vector<std::int64_t>& counts, std::int64_t layers,
                                             std::int64_t stages) {
   const auto listed = [&] { return fmt::format("--partition {}", fmt::join(counts, ",")); };
-  if (std::ssize(counts) != stages) {
+  if (std::ssize(counts) != stages)
     reject("{}: layers for {} stages; the schedule cuts the model into {}", listed(), counts.size(), stages);
-  }
   std::vector<StageLayers> partition;
   std::int64_t first = 0;
   for (std::int64_t stage = 0; stage < stages; ++stage) {

@@ -275,9 +275,8 @@ class WorkerLowering {
   void end_step() { out_.push_back({.kind = InstructionKind::ReduceScalars, .step = num_sums_++}); }
 
   void finish() {
-    for (const auto& [peer, sends] : under_way_) {
+    for (const auto& [peer, sends] : under_way_)
       for (const std::size_t i : sends) wait_for_send(i);
-    }
     // All waits come at the end: nothing before the sum of the norms needs the summed gradients.
     for (const AllReduceStart& all_reduce : plan_.all_reduces[worker_])
       out_.push_back({.kind = InstructionKind::WaitAllReduce, .group = all_reduce.group});
@@ -337,9 +336,8 @@ Program lower(const Schedule& schedule, const LoweringOptions& options) {
   if (!plan.offload.empty()) program.most_on_device = most_on_device(options.pairs);
   const std::vector<bool> holds = holds_a_stage(schedule.placement, schedule.workers.size());
   program.workers.resize(schedule.workers.size());
-  for (std::size_t w = 0; w < schedule.workers.size(); ++w) {
+  for (std::size_t w = 0; w < schedule.workers.size(); ++w)
     if (holds[w]) program.workers[w] = WorkerLowering(plan, w).run();
-  }
   return program;
 }
 

@@ -138,9 +138,8 @@ void require_whole_updates(const Schedule& step) {
 
 std::vector<std::size_t> ends_of_pieces(const std::vector<Instruction>& instructions, std::int64_t steps) {
   std::vector<std::size_t> ends;
-  for (std::size_t i = 0; i < instructions.size(); ++i) {
+  for (std::size_t i = 0; i < instructions.size(); ++i)
     if (instructions[i].kind == InstructionKind::ReduceScalars) ends.push_back(i + 1);
-  }
   ends.resize(static_cast<std::size_t>(steps), instructions.size());
   ends.back() = instructions.size();
   return ends;

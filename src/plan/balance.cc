@@ -200,9 +200,8 @@ class CutSearch {
 
   [[nodiscard]] double slowest(const Cut& cut) const {
     double most = 0;
-    for (const Constraint& constraint : constraints_) {
+    for (const Constraint& constraint : constraints_)
       if (constraint.time) most = std::max(most, amount(constraint, cut));
-    }
     return most;
   }
   /// Returns whether the cut satisfies all constraints and workers take at most `time`.
@@ -362,10 +361,9 @@ class CutSearch {
 constexpr double kSmallest = 1e-9;  // relative difference below which times are equal
 
 void require_load(const LayerLoad& layer, const char* what) {
-  for (const auto load : kLoads) {
+  for (const auto load : kLoads)
     if (!std::isfinite(layer.*load) || layer.*load < 0)
       reject("load of the {}: {} is not a finite number of 0 or more", what, layer.*load);
-  }
 }
 
 void require_valid(const Schedule& schedule, const ModelLoads& loads) {

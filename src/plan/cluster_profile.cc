@@ -47,9 +47,8 @@ LinkTimes mean_op_sum(const std::vector<MachineProfile>& machines) {
 Contention mean_contention(const std::vector<MachineProfile>& machines) {
   Contention mean = mean_of(mapped(machines, &MachineProfile::contention), kContentionNumbers);
   mean.node_transfers = 0;
-  for (const MachineProfile& machine : machines) {
+  for (const MachineProfile& machine : machines)
     if (machine.contention.node_transfers > 0) mean.node_transfers = machine.contention.node_transfers;
-  }
   return mean;
 }
 
@@ -91,9 +90,8 @@ LinkProfile merge_links(const std::vector<MachineProfile>& machines, LinkProfile
   const std::vector<LinkProfile> profiles = mapped(machines, entry);
   LinkProfile links{mean_of(mapped(profiles, &LinkProfile::within_node), kLinkNumbers)};
   links.between_nodes = links.within_node;
-  for (const LinkProfile& own : profiles) {
+  for (const LinkProfile& own : profiles)
     if (own.between_nodes != own.within_node) links.between_nodes = own.between_nodes;
-  }
   return links;
 }
 
@@ -126,11 +124,10 @@ MachineProfile with_links_between(MachineProfile machine, const NodeLinks& links
   machine.all_reduce.between_nodes = links.sums;
   machine.contention.node_transfers = links.transfers;
   machine.node_message_copy = links.copies;
-  if (workers_per_node > 0) {
+  if (workers_per_node > 0)
     machine.workers_per_node = workers_per_node;
-  } else if (machine.cores > 0) {
+  else if (machine.cores > 0)
     machine.workers_per_node = std::max<std::int64_t>(1, machine.cores / machine.threads);
-  }
   // The ranks of a node synchronize first, then the nodes.
   machine.step_overhead = links.step_overhead + (machine.workers_per_node > 1 ? machine.step_overhead : 0);
   return machine;
@@ -155,9 +152,8 @@ MachineProfile merge_machines(const std::vector<MachineProfile>& machines) {
   merged.sources.clear();
   for (const MachineProfile& machine : machines) {
     if (&machine != &machines.front()) merged.name += " + " + machine.name;
-    for (const std::string& source : machine.sources) {
+    for (const std::string& source : machine.sources)
       if (std::ranges::count(merged.sources, source) == 0) merged.sources.push_back(source);
-    }
     // A plan must fit on every node.
     merged.memory_bytes = std::min(merged.memory_bytes, machine.memory_bytes);
     merged.host_bandwidth = std::min(merged.host_bandwidth, machine.host_bandwidth);

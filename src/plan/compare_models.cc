@@ -58,9 +58,8 @@ double recomputed_share(const Schedule& schedule, const CostModel& costs) {
 void make_equal(CostModel& costs) {
   const auto count = static_cast<double>(costs.stages.size());
   StageCosts mean{0, 0, 0, 0};
-  for (const StageCosts& stage : costs.stages) {
+  for (const StageCosts& stage : costs.stages)
     for (const auto time : kStageTimes) mean.*time += stage.*time / count;
-  }
   costs.stages.assign(costs.stages.size(), mean);
   double again = 0;
   for (const double seconds : costs.recompute) again += seconds / count;

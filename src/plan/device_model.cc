@@ -123,9 +123,8 @@ KernelSeconds kernel_seconds(const MachineProfile& machine, const ModelConfig& m
   for (int kind = 0; kind < kLayerKinds; ++kind) {
     const auto layer = static_cast<LayerKind>(kind);
     const DeviceTime time = device_time(machine, model, layer, workload, tensor_parallel);
-    for (std::int64_t i = 0; i < (layer == LayerKind::Block ? model.layers : 1); ++i) {
+    for (std::int64_t i = 0; i < (layer == LayerKind::Block ? model.layers : 1); ++i)
       for (const KernelSeconds& op : {time.forward, time.input_gradient, time.weight_gradient}) all += op;
-    }
   }
   return all;
 }

@@ -17,9 +17,8 @@ constexpr std::int64_t kMaxPlannedOps = std::int64_t{1} << 21;
 /// Ascending. All quantities of a candidate are divisors: W x D x T = workers, and N x micro-batch x W = mini-batch.
 std::vector<std::int64_t> divisors(std::int64_t number) {
   std::set<std::int64_t> all;
-  for (std::int64_t d = 1; d * d <= number; ++d) {
+  for (std::int64_t d = 1; d * d <= number; ++d)
     if (number % d == 0) all.insert({d, number / d});
-  }
   return {all.begin(), all.end()};
 }
 
@@ -146,9 +145,8 @@ class Enumeration {
 };
 
 bool can_deal_out(const PlanProblem& problem, std::int64_t workers) {
-  for (const std::int64_t depth : divisors(workers)) {
+  for (const std::int64_t depth : divisors(workers))
     if (depth <= problem.model.layers && problem.mini_batch % (workers / depth) == 0) return true;
-  }
   return false;
 }
 
@@ -223,9 +221,8 @@ std::vector<Candidate> list_candidates(const PlanProblem& problem, const PlanOpt
 
 std::vector<std::string> synchronous_schedules() {
   std::vector<std::string> names = {kPlainSchedule};
-  for (const Generator& generator : generators()) {
+  for (const Generator& generator : generators())
     if (generator.synchronous && generator.name != kPlainSchedule) names.push_back(generator.name);
-  }
   return names;
 }
 

@@ -149,9 +149,8 @@ LayerTime scaled_by_device(const MachineProfile& machine, const ModelConfig& mod
   const LayerTime from =
       as_layer_time(device_time(machine, layer.model, kind, measured, layer.tensor_parallel), measured);
   const LayerTime to = as_layer_time(device_time(machine, model, kind, workload, tensor_parallel), workload);
-  for (const auto& number : kLayerTimeNumbers) {
+  for (const auto& number : kLayerTimeNumbers)
     if (from.*number.value > 0) time.*number.value *= to.*number.value / from.*number.value;
-  }
   time.micro_batch_size = workload.micro_batch_size;
   return time;
 }

@@ -105,10 +105,9 @@ void visit_errors_of_kind(JsonFields& json, TestedErrors& errors) {
 }
 
 void visit_errors(JsonFields& json, std::map<Kernels, TestedErrors>& errors) {
-  for (const Named<Kernels>& kind : kNames<Kernels>) {
+  for (const Named<Kernels>& kind : kNames<Kernels>)
     if (json.has(kind.name, errors.contains(kind.value)))
       json.object(kind.name, errors[kind.value], visit_errors_of_kind);
-  }
 }
 
 void visit_matrix_flops(JsonFields& json, std::map<DataType, double>& flops) {
@@ -203,10 +202,9 @@ MachineProfile machine_from_json(const std::string& text, const std::string& sou
     const JsonValue needs = machine.has_device() ? root.field("device") : root.field("kernels").field("score_traffic");
     needs.fail("needs memory_bandwidth, in bytes per second");
   }
-  for (const DataType type : {DataType::Float32, DataType::BFloat16}) {
+  for (const DataType type : {DataType::Float32, DataType::BFloat16})
     if (machine.has_device() && !machine.matrix_flops.contains(type))
       root.field("device").fail(fmt::format("needs matrix_flops of {}", to_text(type)));
-  }
   return machine;
 }
 

@@ -90,10 +90,9 @@ ModelLoads machine_loads(const PlanProblem& problem, const Candidate& candidate,
   times.input_gradient +=
       recompute_seconds(problem.machine, problem.model, split, level, times.forward * micro_batch_scale) /
       micro_batch_scale;
-  for (LayerLoad& block : loads.blocks) {
+  for (LayerLoad& block : loads.blocks)
     for (const auto time : {&LayerLoad::forward, &LayerLoad::input_gradient, &LayerLoad::weight_gradient})
       block.*time = times.*time;
-  }
   return loads;
 }
 

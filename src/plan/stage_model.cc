@@ -262,9 +262,8 @@ class StageModelBuilder {
     workload_.slices = schedule.slices;
     for (const OwnLayer& layer : problem.layers)
       layers_.own.push_back(interpolate_time(layer.times, static_cast<double>(workload_.micro_batch_size)));
-    if (!is_own()) {
+    if (!is_own())
       for (int kind = 0; kind < kLayerKinds; ++kind) set_layer(static_cast<LayerKind>(kind));
-    }
   }
 
   StageModel run(const std::vector<StageLayers>& partition) {
@@ -423,9 +422,8 @@ class StageModelBuilder {
   void add_offload() {
     OffloadCosts costs{.beta = 1 / (machine_.host_bandwidth > 0 ? machine_.host_bandwidth : kHostBandwidth),
                        .bytes = offloadable_bytes(model_, schedule_.micro_batch_scale, candidate_.recompute)};
-    for (std::size_t s = 0; s < costs.bytes.size(); ++s) {
+    for (std::size_t s = 0; s < costs.bytes.size(); ++s)
       if (!candidate_.offload.contains(StageId(static_cast<std::int64_t>(s)))) costs.bytes[s] = 0;
-    }
     model_.costs.offload = std::move(costs);
   }
 

@@ -31,9 +31,8 @@ class OrderLedger {
         scale_(schedule, model.costs) {
     held_.resize(schedule.workers.size());
     const auto holders = stage_groups(schedule.placement);
-    for (std::size_t s = 0; s < holders.size(); ++s) {
+    for (std::size_t s = 0; s < holders.size(); ++s)
       for (const WorkerId worker : holders[s]) held_[worker.index()].push_back(s);
-    }
     find_message_rooms();
   }
 
@@ -175,9 +174,8 @@ double most_within(const std::vector<MemoryPoint>& points, std::size_t& next, co
 
 std::set<StageId> offloaded_by(const StageModel& model) {
   std::set<StageId> offload;
-  for (std::size_t s = 0; model.costs.offload && s < model.costs.offload->bytes.size(); ++s) {
+  for (std::size_t s = 0; model.costs.offload && s < model.costs.offload->bytes.size(); ++s)
     if (model.costs.offload->bytes[s] > 0) offload.emplace(static_cast<std::int64_t>(s));
-  }
   return offload;
 }
 
@@ -405,10 +403,9 @@ ChosenStages choose_stages(const StageRequest& request, const Schedule& schedule
   set_levels(cut, chosen.blocks);
   chosen.offload = resolve_stages(request.offload, kOffloadFlag, schedule.stages, [&] {
     require_memory(request, kOffloadFlag);
-    if (request.recompute.rule == StageRule::Auto) {
+    if (request.recompute.rule == StageRule::Auto)
       throw ConfigError(
           "--offload auto: --recompute auto already makes workers fit in --memory; give only one of them");
-    }
     if (auto blocks = blocks_to_offload(schedule, cut, chosen.recompute, memory, model)) {
       chosen.offload_blocks = std::move(*blocks);
       return resolve_stages(chosen.offload_blocks, kOffloadFlag, schedule.stages, {});

@@ -173,11 +173,10 @@ Contention measure_all_reduce_overlap(Lockstep& ranks, ParameterGroupId group, c
     ranks.barrier();
     if (is_in_pair(ranks)) times.sum_alone = seconds_of_call([&] { (void)start_sum()->wait(); });
     ranks.barrier();
-    if (is_in_pair(ranks)) {
+    if (is_in_pair(ranks))
       time_together(compute, start_sum, times);
-    } else if (ranks.computes()) {
+    else if (ranks.computes())
       compute();
-    }
     if (round == 0) return;  // the first touches memory
     const Contention slowed = slowdown_of(times);
     ops.push_back(slowed.ops_by_sums);

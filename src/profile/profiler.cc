@@ -325,9 +325,8 @@ void require_measurable(const ProfileOptions& options, int cores) {
     require_within_window(model, sequence);
     const bool causal = is_causal(model.family);
     const std::int64_t needed = vocabulary_needed(causal ? SampleKind::NextToken : SampleKind::MaskedPairs);
-    if (model.vocabulary < needed) {
+    if (model.vocabulary < needed)
       reject("model '{}' has a vocabulary of {}; text needs at least {}", name, model.vocabulary, needed);
-    }
     const std::int64_t shortest = causal ? 1 : 8;
     if (sequence < shortest) reject("--sequence {}: model '{}' needs at least {}", sequence, name, shortest);
   }
@@ -404,9 +403,8 @@ std::vector<LayerTimes> measure_device_layers(const ProfileOptions& options, Tra
 std::string to_text(const std::vector<LayerTimes>& layers) {
   std::string text = fmt::format("{:<12} {:<13} {:>5} {:>11} {:>11} {:>11} {:>11} {:>8}\n", "model", "layer", "b",
                                  "forward", "input", "weights", "recompute", "+- %");
-  for (const LayerTimes& layer : layers) {
+  for (const LayerTimes& layer : layers)
     for (const LayerTime& time : layer.times) text += row(layer, time);
-  }
   return text;
 }
 

@@ -14,9 +14,8 @@ using Json = nlohmann::ordered_json;
 std::string little_endian(const std::vector<std::uint32_t>& values, int width) {
   std::string bytes;
   bytes.reserve(values.size() * static_cast<std::size_t>(width));
-  for (const std::uint32_t value : values) {
+  for (const std::uint32_t value : values)
     for (int i = 0; i < width; ++i) bytes += static_cast<char>(value >> (8 * i) & 0xFF);
-  }
   return bytes;
 }
 

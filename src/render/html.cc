@@ -36,9 +36,8 @@ std::vector<std::uint32_t> firsts(const std::vector<std::vector<T>>& workers, st
 template <class Number, class T, class F>
 Json numbers_of(const std::vector<std::vector<T>>& workers, F number) {
   std::vector<Number> values;
-  for (const auto& entries : workers) {
+  for (const auto& entries : workers)
     for (const T& entry : entries) values.push_back(static_cast<Number>(number(entry)));
-  }
   return column(values);
 }
 

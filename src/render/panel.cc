@@ -154,9 +154,8 @@ std::string direction(const Schedule& schedule, std::size_t replica) {
   // Whether each of the first D stages is `step` workers further than the stage before, around the end of the workers.
   const auto steps = [&](std::int64_t step) {
     if (count < 2 || workers.size() % schedule.workers.size() != 0) return false;
-    for (std::size_t s = 1; s < schedule.workers.size(); ++s) {
+    for (std::size_t s = 1; s < schedule.workers.size(); ++s)
       if ((workers[s - 1].value() + step + count) % count != workers[s].value()) return false;
-    }
     return true;
   };
   // Both directions are equal modulo two workers.

@@ -63,9 +63,8 @@ class TimelineTrace {
                           op.stage.value(), op.replica.value(), op.micro_batch.value(), of_slice, op.weight_version,
                           critical[w][i] ? "true" : "false", pair_argument(schedule_.workers[w], i)));
       }
-      for (const TimedUpdate& update : timeline_.workers[w].updates) {
+      for (const TimedUpdate& update : timeline_.workers[w].updates)
         if (update.end > update.start) slice(TraceProcess::Ops, w, "optimizer step", update.start, update.end, "");
-      }
     }
   }
 

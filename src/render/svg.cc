@@ -70,9 +70,8 @@ class SvgLayout {
     const auto has_any = [](const auto& entries) { return !entries.empty(); };
     if (std::ranges::any_of(panel.explanation.all_reduces, has_any)) all_reduce_height = kAllReduceHeight;
     // One scale for all workers, so that their heights can be compared.
-    for (const auto& points : panel.explanation.memory) {
+    for (const auto& points : panel.explanation.memory)
       for (const MemoryPoint& point : points) most_memory = std::max(most_memory, point.amount);
-    }
     if (most_memory > 0) memory_height = kMemoryHeight;
   }
 
@@ -122,12 +121,10 @@ class SvgLayout {
 class SvgLegend {
  public:
   SvgLegend(const Panel& panel, const SvgLayout& layout) : panel_(panel), layout_(layout) {
-    for (const auto& ops : panel.schedule.workers) {
+    for (const auto& ops : panel.schedule.workers)
       for (const Op& op : ops) kinds_.insert(op.kind);
-    }
-    for (const auto& bubbles : panel.explanation.bubbles) {
+    for (const auto& bubbles : panel.explanation.bubbles)
       for (const Bubble& bubble : bubbles) causes_.insert(bubble.cause);
-    }
   }
 
   void write_styles(SvgText& out) const {
@@ -294,19 +291,16 @@ class SvgPicture {
     const double top = layout_.y(worker);
     out_.put("<text class=\"worker\" x=\"{}\" y=\"{}\">worker {}</text>\n", pixels(kLeft - 8), pixels(top + 15),
              worker);
-    if (worker < panel_.explanation.bubbles.size()) {
-      for (const Bubble& bubble : panel_.explanation.bubbles[worker]) {
+    if (worker < panel_.explanation.bubbles.size())
+      for (const Bubble& bubble : panel_.explanation.bubbles[worker])
         box(to_text(bubble.cause), {bubble.start, bubble.end}, top, kOpHeight, describe(bubble));
-      }
-    }
     if (panel_.timeline.workers[worker].lost)
       out_.put("<text class=\"note\" x=\"{}\" y=\"{}\">lost</text>\n", pixels(kLeft), pixels(top + 15));
     const auto& ops = panel_.schedule.workers[worker];
     for (std::size_t i = 0; i < ops.size(); ++i) op(worker, i, top);
     // After all ops: the box of the next op would cover a part of the outline.
-    for (std::size_t i = 0; i + 1 < ops.size(); ++i) {
+    for (std::size_t i = 0; i + 1 < ops.size(); ++i)
       if (ops[i].paired) pair(worker, i, top);
-    }
     for (const TimedUpdate& update : panel_.timeline.workers[worker].updates) {
       if (!takes_time(update)) continue;
       box("update", {update.start, update.end}, top, kOpHeight,

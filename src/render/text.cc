@@ -180,11 +180,10 @@ std::optional<Grid> draw_to_scale(const Schedule& schedule, const Timeline& time
       for (std::size_t c = start; c < std::min(end, grid.columns); ++c) {
         // The last letter of a box stays free, so that boxes do not touch: a label and a blank fit into the shortest
         // op. Between the ops of a pair that run one after the other, it is `&`.
-        if (c + 1 == end) {
+        if (c + 1 == end)
           row[c] = {joined ? "&" : " ", nullptr, true};
-        } else {
+        else
           row[c] = {c - start < label.size() ? label.substr(c - start, 1) : "-", &ops[i], c == start};
-        }
       }
     }
   }

@@ -22,13 +22,11 @@ using Lines = std::span<const Line>;
 
 Line characters_of(const std::string& text) {
   Line line;
-  for (const char c : text) {
-    if ((static_cast<unsigned char>(c) & 0xC0U) == 0x80U && !line.empty()) {
+  for (const char c : text)
+    if ((static_cast<unsigned char>(c) & 0xC0U) == 0x80U && !line.empty())
       line.back() += c;
-    } else {
+    else
       line.emplace_back(1, c);
-    }
-  }
   return line;
 }
 
@@ -114,12 +112,10 @@ std::string in_blocks(Lines lines, const std::vector<std::size_t>& starts, std::
 std::string text_table(const std::vector<std::vector<std::string>>& rows, std::size_t left) {
   std::vector<std::size_t> widths(rows.front().size(), 0);
   // From the rows below the head alone, which leaves the width of an empty column at 0.
-  for (std::size_t r = 1; r < rows.size(); ++r) {
+  for (std::size_t r = 1; r < rows.size(); ++r)
     for (std::size_t c = 0; c < widths.size(); ++c) widths[c] = std::max(widths[c], num_characters(rows[r][c]));
-  }
-  for (std::size_t c = 0; c < widths.size(); ++c) {
+  for (std::size_t c = 0; c < widths.size(); ++c)
     if (widths[c] > 0) widths[c] = std::max(widths[c], num_characters(rows.front()[c]));
-  }
   std::string text;
   for (const auto& row : rows) {
     std::string line;

@@ -54,9 +54,8 @@ std::vector<SocketAddress> look_up(const RendezvousPoint& rendezvous, int flags,
   if (error != 0) return {};
   const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> owner(found, &::freeaddrinfo);
   std::vector<SocketAddress> addresses;
-  for (const addrinfo* each = found; each != nullptr; each = each->ai_next) {
+  for (const addrinfo* each = found; each != nullptr; each = each->ai_next)
     addresses.push_back(copy_of(each->ai_addr, each->ai_addrlen));
-  }
   return addresses;
 }
 
@@ -102,9 +101,8 @@ SocketAddress address_of_interface(const std::string& interface, int family) {
     if (each.interface != interface) continue;
     if (!best || rank_of(each.address) > rank_of(*best)) best = each.address;
   }
-  if (!names.contains(interface)) {
+  if (!names.contains(interface))
     reject("--interface {}: this host has no interface of this name; it has {}", interface, fmt::join(names, ", "));
-  }
   if (!best) reject("--interface {}: it has no address, or is down", interface);
   if (is_link_local(*best)) refuse_link_local(fmt::format("--interface {}: it", interface), *best);
   return *best;
@@ -228,9 +226,8 @@ FileDescriptor listen_at(const RendezvousPoint& rendezvous) {
     ::setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
     return ::bind(socket, address.get(), address.size) == 0 && ::listen(socket, SOMAXCONN) == 0;
   });
-  if (!listener) {
+  if (!listener)
     throw TransportError(fmt::format("cannot listen for the rendezvous at {}: {}", server_name(rendezvous), reason));
-  }
   return std::move(*listener);
 }
 
@@ -246,14 +243,12 @@ FileDescriptor connect_to(const RendezvousPoint& rendezvous, Deadline deadline) 
 // Listens in the server's family, because in that family all ranks can reach one host, and probably each other.
 std::string own_address(const RendezvousPoint& rendezvous) {
   const auto addresses = server_addresses(rendezvous);
-  if (!rendezvous.interface.empty()) {
+  if (!rendezvous.interface.empty())
     return to_text(address_of_interface(rendezvous.interface, addresses.front().family()));
-  }
   for (const SocketAddress& address : addresses) {
     const auto own = address_towards(address);
-    if (own && is_link_local(*own)) {
+    if (own && is_link_local(*own))
       refuse_link_local(fmt::format("the interface on the route to {}", server_name(rendezvous)), *own);
-    }
     if (own) return to_text(*own);
   }
   throw TransportError(fmt::format("cannot find a route to {}: {}", server_name(rendezvous), system_message(errno)));

@@ -23,9 +23,8 @@ namespace chimera {
 
 Digest random_nonce() {
   Digest numbers{};
-  if (::getrandom(numbers.data(), numbers.size(), 0) != static_cast<ssize_t>(numbers.size())) {
+  if (::getrandom(numbers.data(), numbers.size(), 0) != static_cast<ssize_t>(numbers.size()))
     throw Error("cannot make a secret: " + system_message(errno));
-  }
   return numbers;
 }
 
@@ -50,10 +49,8 @@ Digest prove(std::string_view secret, std::string_view words) {
   const auto* bytes = reinterpret_cast<const unsigned char*>(words.data());
   // HMAC() needs a valid pointer, even to an empty key.
   const char* key = secret.empty() ? "" : secret.data();
-  if (::HMAC(::EVP_sha256(), key, static_cast<int>(secret.size()), bytes, words.size(), proof.data(), &size) ==
-      nullptr) {
+  if (::HMAC(::EVP_sha256(), key, static_cast<int>(secret.size()), bytes, words.size(), proof.data(), &size) == nullptr)
     throw Error("cannot compute a proof: SHA-256 is not available");
-  }
   return proof;
 }
 
@@ -104,13 +101,12 @@ void Channel::await(short events, Deadline deadline) const {
 void Channel::send_bytes(std::span<const std::uint8_t> bytes, Deadline deadline) {
   while (!bytes.empty()) {
     const ssize_t sent = ::send(socket_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
-    if (sent >= 0) {
+    if (sent >= 0)
       bytes = bytes.subspan(static_cast<std::size_t>(sent));
-    } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
+    else if (errno == EAGAIN || errno == EWOULDBLOCK)
       await(POLLOUT, deadline);
-    } else if (errno != EINTR) {
+    else if (errno != EINTR)
       throw ChannelError("the connection broke: " + system_message(errno));
-    }
   }
 }
 
@@ -185,9 +181,8 @@ void authenticate_as_client(Channel& channel, std::string_view secret, Deadline 
   channel.send_bytes(proof_of(secret, "client", theirs, own), deadline);
   std::array<std::uint8_t, 1> verdict{};
   channel.receive_bytes(verdict, deadline);
-  if (verdict[0] != kWelcome) {
+  if (verdict[0] != kWelcome)
     throw ConfigError("rank 0 and this rank have different secrets; give all ranks of the job the same CHIMERA_SECRET");
-  }
   Digest proof{};
   channel.receive_bytes(proof, deadline);
   if (!are_equal_digests(proof, proof_of(secret, "server", theirs, own)))

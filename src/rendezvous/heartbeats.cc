@@ -94,9 +94,8 @@ std::string describe_silence(const std::map<int, PeerHeartbeat>& all, const std:
 FileDescriptor Heartbeats::socket_at(const std::string& address) {
   const SocketAddress at = server_addresses({.host = address}).front();
   FileDescriptor socket(::socket(at.family(), SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (socket.get() < 0 || ::bind(socket.get(), at.get(), at.size) != 0) {
+  if (socket.get() < 0 || ::bind(socket.get(), at.get(), at.size) != 0)
     throw TransportError(fmt::format("cannot listen for datagrams at {}: {}", address, system_message(errno)));
-  }
   return socket;
 }
 
@@ -149,9 +148,8 @@ void Heartbeats::watch() {
     ::poll(watched.data(), watched.size(), static_cast<int>(std::max<std::int64_t>(left, 0)));
     if (ends_) return;
     const auto now = Clock::now();
-    if (now - next > kStopped) {  // the time of a stop (Ctrl-Z) is no silence of the others
+    if (now - next > kStopped)  // the time of a stop (Ctrl-Z) is no silence of the others
       for (auto& [rank, heard] : heard_) heard.last = now;
-    }
     receive();
     if (!verdict_.empty()) return options_.on_silence(verdict_, /*own=*/false);
     std::string verdict = find_gone();
@@ -162,9 +160,8 @@ void Heartbeats::watch() {
     if (verdict.empty()) verdict = find_closed();
     const std::vector<int> lost = silent();
     if (verdict.empty() && !lost.empty()) verdict = describe_silence(heard_, lost, options_.limit, host_);
-    if (options_.rank != 0 || !verdict.empty()) {
+    if (options_.rank != 0 || !verdict.empty())
       for (const auto& [rank, address] : addresses_) send_to(address, verdict);
-    }
     if (!verdict.empty()) return options_.on_silence(verdict, /*own=*/true);
   }
 }

@@ -216,9 +216,8 @@ void RendezvousServer::serve(Connection& connection) {
       connection.is_trusted = true;
     }
     // A client keeps its connection for the whole job and may be silent for long.
-    while (const auto message = channel.receive(Deadline::max())) {
+    while (const auto message = channel.receive(Deadline::max()))
       channel.send(to_bytes(store_.answer(read_request(*message))), deadline_after(kSendTime));
-    }
   } catch (const Error&) {  // the client sees the end of the connection
   }
   connection.channel.close();

@@ -45,9 +45,8 @@ struct HookingEngine final : torch::autograd::Engine {
 bool set_hooking_engine() {
   // The engine can be replaced once per process, and Python's has replaced it already if the package is loaded.
   using torch::autograd::Engine;
-  if (&Engine::get_default_engine() != &Engine::get_base_engine()) {
+  if (&Engine::get_default_engine() != &Engine::get_base_engine())
     throw Error("activations cannot be offloaded: Python's autograd engine is in use");
-  }
   torch::autograd::set_default_engine_stub([]() -> Engine& {
     static HookingEngine engine;
     return engine;
@@ -120,9 +119,8 @@ at::Tensor HostCopies::take(std::int64_t bytes) {
 }
 
 SavedTensors::Scope::Scope(SavedTensors* saved) : ScopedValue(current_tensors, saved) {
-  if (saved != nullptr) {
-    [[maybe_unused]] static const bool is_set = set_hooking_engine();
-  }
+  if (saved != nullptr) [[maybe_unused]]
+    static const bool is_set = set_hooking_engine();
 }
 
 SavedTensors::Pointer SavedTensors::add(const at::Tensor& tensor) {
@@ -210,9 +208,8 @@ Activation Activations::take(const Op& op) {
 void Activations::offload(const Op& op) {
   Activation& activation = find(op);
   // A recomputed forward has made no graph yet, so its input is all that it keeps.
-  if (recomputed_.contains(op.stage)) {
+  if (recomputed_.contains(op.stage))
     activation.saved_input = activation.saved->add(std::exchange(activation.input, {}).detach());
-  }
   activation.saved->offload(*copies_);
 }
 

@@ -69,9 +69,8 @@ void Executor::begin(const std::vector<Instruction>& program) {
       versions_.emplace(op.stage, WeightVersions(stage, op.weight_version - 1));
     }
     // Without an optimizer step (validation), gradients stay as they are.
-    if (kind == InstructionKind::OptimizerStep) {
+    if (kind == InstructionKind::OptimizerStep)
       for (const auto& [id, parameters] : worker_.groups) parameters->zero_gradients();
-    }
   }
   // A validation between steps of an asynchronous run reads the newest weights of every stage.
   if (trains_) return;
@@ -171,9 +170,8 @@ void Executor::reduce_scalars(std::int64_t step, const StepHooks& hooks) {
     if (has_ended) suspects.push_back(op);
     return has_ended;
   });
-  if (!sums.are_finite()) {
+  if (!sums.are_finite())
     handle_non_finite(reduction_.find_non_finite(sums.squares, suspects), hooks.step + step, hooks);
-  }
   // Added in the order of parameters on every rank, so that all ranks clip by the same bits.
   double square = 0;
   for (const double value : sums.squares) square += value;
@@ -208,9 +206,8 @@ WeightVersions& Executor::versions_of(const Op& op) {
 
 void Executor::use_weights(const Op& op) {
   if (!trains_) return;
-  if (const auto versions = versions_.find(op.stage); versions != versions_.end()) {
+  if (const auto versions = versions_.find(op.stage); versions != versions_.end())
     versions->second.use(op.weight_version);
-  }
 }
 
 void Executor::update_weights(const Op& op, const StepHooks& hooks) {

@@ -16,9 +16,8 @@ namespace chimera {
 // Finished subtrees, and one pending sum of each lower level.
 std::int64_t spare_buffers(const std::vector<Subtree>& trees) {
   std::int64_t most = 0;
-  for (std::size_t i = 0; i < trees.size(); ++i) {
+  for (std::size_t i = 0; i < trees.size(); ++i)
     most = std::max(most, static_cast<std::int64_t>(i) + std::max(trees[i].level, 1));
-  }
   return most;
 }
 
@@ -84,9 +83,8 @@ void BlockSums::close(std::int64_t position) {
 
 std::vector<at::Tensor> BlockSums::take() {
   std::vector<at::Tensor> parts;
-  for (auto& [replica, run] : runs_) {
+  for (auto& [replica, run] : runs_)
     for (auto& [tree, sum] : run.blocks.take()) parts.push_back(std::move(sum));
-  }
   runs_.clear();
   // The transport gets references. spare() takes a buffer back when the transport has let it go.
   taken_.insert(taken_.end(), parts.begin(), parts.end());

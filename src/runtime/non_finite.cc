@@ -56,9 +56,8 @@ std::vector<GroupOp> spread_order(std::int64_t groups, std::int64_t micro_batche
 std::string describe_result(const Op& op, std::int64_t stages) {
   const auto stage = op.stage.value();
   const auto micro_batch = op.micro_batch.value();
-  if (op.kind != OpKind::Forward) {
+  if (op.kind != OpKind::Forward)
     return fmt::format("the gradient that stage {} passes back for micro-batch {}", stage, micro_batch);
-  }
   if (stage + 1 == stages) return fmt::format("the loss of micro-batch {} (stage {})", micro_batch, stage);
   return fmt::format("the output of stage {} for micro-batch {}", stage, micro_batch);
 }

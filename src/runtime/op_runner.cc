@@ -43,11 +43,10 @@ OpRunner::Timing OpRunner::start_timing() const {
 
 void OpRunner::end_timing(const Timing& timing, StageId stage, std::size_t kind) {
   stretch_op(timing.watch.elapsed().wall_seconds);
-  if (timing.begin) {
+  if (timing.begin)
     work_.note(*timing.begin, device_, [this, stage, kind](double seconds) { times_.add(stage, kind, {seconds, 0}); });
-  } else if (times_ops_) {
+  else if (times_ops_)
     times_.add(stage, kind, timing.watch.elapsed());
-  }
 }
 
 void OpRunner::compute(const Op& op, const LoadMicroBatch& load) {

@@ -208,9 +208,8 @@ void RecordedOps::add_weight_gradients(GraphSlot& slot) {
 }
 
 void RecordedOps::drop() {
-  for (auto& [stage, slots] : slots_) {
+  for (auto& [stage, slots] : slots_)
     for (const auto& slot : slots) slot->is_used = false;
-  }
 }
 
 }  // namespace chimera

@@ -170,11 +170,10 @@ class Tracer {
   /// Records the boundary between two instructions.
   void mark() {
     if (sample_memory_) steps_.back()->memory.push_back(sample_memory_());
-    if (device_.is_cpu()) {
+    if (device_.is_cpu())
       steps_.back()->boundaries.push_back(monotonic_seconds());
-    } else {
+    else
       steps_.back()->marks.emplace_back(device_);
-    }
   }
   /// Call it when the host has waited for the device, once per step.
   void note_wait() {

@@ -30,11 +30,10 @@ void WeightVersions::use(std::int32_t version) {
 
 void WeightVersions::drop(std::int32_t version) {
   // The optimizer reads the newest values once more, so they go only when update() replaces them.
-  if (version == newest_) {
+  if (version == newest_)
     newest_is_dropped_ = true;
-  } else {
+  else
     spare_.push_back(take_out_version(version));
-  }
 }
 
 void WeightVersions::update(const std::function<void()>& change) {

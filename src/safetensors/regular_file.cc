@@ -35,9 +35,8 @@ void RegularFile::read(std::uint64_t offset, std::span<std::byte> into) const {
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) fail_to_read(path_, errno);
     // The header was checked against the size when opened.
-    if (got == 0) {
+    if (got == 0)
       reject("{}: had {} bytes and now ends at byte {}: it was cut off while it was read", path_, bytes_, offset);
-    }
     into = into.subspan(static_cast<std::size_t>(got));
     offset += static_cast<std::uint64_t>(got);
   }

@@ -28,9 +28,8 @@ void require_tensors(const std::string& path, std::uint64_t file_bytes, const Re
   read(0, std::as_writable_bytes(std::span(head)));
   require_downloaded_content(path, head);
   const std::string_view start = std::string_view(head).substr(0, kLengthBytes);
-  if (std::ranges::all_of(start, [](unsigned char c) { return (c >= ' ' && c < 0x7F) || c == '\n'; })) {
+  if (std::ranges::all_of(start, [](unsigned char c) { return (c >= ' ' && c < 0x7F) || c == '\n'; }))
     reject("{}: begins with the text {}; expected a safetensors file", path, shown_name(head));
-  }
 }
 
 std::uint64_t header_bytes(const std::string& path, std::uint64_t file_bytes, const ReadBytes& read) {
@@ -42,12 +41,10 @@ std::uint64_t header_bytes(const std::string& path, std::uint64_t file_bytes, co
   std::uint64_t length = 0;
   // From the last byte to the first, whatever the byte order of this machine.
   for (std::size_t i = kLengthBytes; i-- > 0;) length = length << 8U | std::to_integer<std::uint64_t>(little_endian[i]);
-  if (length > kMaxHeaderBytes) {
+  if (length > kMaxHeaderBytes)
     reject("{}: gives its header {} bytes; safetensors allows at most {}", path, length, kMaxHeaderBytes);
-  }
-  if (length > file_bytes - kLengthBytes) {
+  if (length > file_bytes - kLengthBytes)
     reject("{}: is cut off: its header has {} bytes, the whole file only {}", path, length, file_bytes);
-  }
   return length;
 }
 
@@ -59,9 +56,8 @@ std::vector<std::int64_t> whole_numbers(const JsonValue& list, std::size_t most)
   std::vector<std::int64_t> numbers;
   for (const nlohmann::json& number : list.json()) {
     constexpr std::uint64_t kMost = std::numeric_limits<std::int64_t>::max();
-    if (!number.is_number_unsigned() || number.get<std::uint64_t>() > kMost) {
+    if (!number.is_number_unsigned() || number.get<std::uint64_t>() > kMost)
       list.fail(fmt::format("expected whole numbers from 0 to 2^63 - 1, found {}", shown_name(json_text(number))));
-    }
     numbers.push_back(number);
   }
   return numbers;
@@ -145,9 +141,8 @@ TensorTable::TensorTable(const std::string& path, std::uint64_t file_bytes, cons
     const JsonValue metadata(value, path, kMetadataName);
     if (!value.is_object()) metadata.fail(fmt::format("expected an object, found {}", value.type_name()));
     if (value.size() > kMaxMetadata) metadata.fail(fmt::format("more than {} texts", kMaxMetadata));
-    for (const auto& [key, text] : value.items()) {
+    for (const auto& [key, text] : value.items())
       metadata_[key] = JsonValue(text, path, fmt::format("{}, {}", kMetadataName, shown_name(key))).text();
-    }
   }
   const std::uint64_t data_begin = kLengthBytes + length;
   require_cover(path, tensors_, file_bytes - data_begin);

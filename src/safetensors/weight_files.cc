@@ -118,13 +118,12 @@ std::string weight_index(const std::vector<std::pair<std::string, std::vector<Te
 WeightFiles::WeightFiles(const std::string& folder) {
   const std::string single = (fs::path(folder) / kWeightsName).string();
   const std::string index = (fs::path(folder) / kIndexName).string();
-  if (path_exists(index)) {
+  if (path_exists(index))
     open_indexed(folder, index);
-  } else if (path_exists(single)) {
+  else if (path_exists(single))
     files_.emplace_back(single);
-  } else {
+  else
     refuse(folder);
-  }
 }
 
 void WeightFiles::open_indexed(const std::string& folder, const std::string& index) {
@@ -154,9 +153,8 @@ void WeightFiles::open_indexed(const std::string& folder, const std::string& ind
       // A tied matrix may be in two files; the index names one of them.
       const SafetensorsFile* const assigned = opened.at(place->second);
       if (assigned == file ||
-          are_equal({file, *file->tensors().find(tensor)}, {assigned, *assigned->tensors().find(tensor)})) {
+          are_equal({file, *file->tensors().find(tensor)}, {assigned, *assigned->tensors().find(tensor)}))
         continue;
-      }
       reject("{}: tensor {} is in {} and, with other content, in {}; keep one of them", index, shown_name(tensor),
              place->second, name);
     }
@@ -164,9 +162,8 @@ void WeightFiles::open_indexed(const std::string& folder, const std::string& ind
 }
 
 std::optional<TensorFiles::Found> TensorFiles::find(std::string_view tensor) const {
-  for (const SafetensorsFile& file : files_) {
+  for (const SafetensorsFile& file : files_)
     if (auto entry = file.tensors().find(tensor)) return Found{&file, *std::move(entry)};
-  }
   return std::nullopt;
 }
 

@@ -48,9 +48,8 @@ std::vector<std::int64_t> unit_start_times(const OpTable& table, Pairs pairs,
     const std::span<const Op> ops = table.at_once(index, pairs);
     std::int64_t& free = worker_free[table.worker(index)];
     for (const Op& op : ops) {
-      for (const OpIndex input : table.inputs(op)) {
+      for (const OpIndex input : table.inputs(op))
         if (input != kNoOp) free = std::max(free, start[input] + duration(input));
-      }
     }
     std::fill_n(start.begin() + index, ops.size(), free);
     for (std::size_t i = 0; i < ops.size(); ++i) free += duration(static_cast<OpIndex>(index + i));

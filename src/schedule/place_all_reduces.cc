@@ -38,9 +38,8 @@ std::vector<ParameterGroupId> order_of_groups(const OpTable& table, const std::v
 /// Returns the last op before which the worker waits between its ops; -1 if none.
 std::int64_t last_wait(const OpTable& table, const std::vector<std::int64_t>& start, std::size_t worker) {
   const OpIndex first = table.first(worker);
-  for (OpIndex op = table.first(worker + 1); op-- > first + 1;) {
+  for (OpIndex op = table.first(worker + 1); op-- > first + 1;)
     if (start[op] > start[op - 1] + unit_duration(table.op(op - 1).kind)) return static_cast<std::int64_t>(op - first);
-  }
   return -1;
 }
 

@@ -21,9 +21,8 @@ RankGroups RankLayout::ranks_of(const WorkerGroups& holders) const {
   for (const auto& group : holders) {
     auto& ranks = result.emplace_back();
     // Each worker of the schedule has a copy in every data-parallel group, and all copies sum together.
-    for (const WorkerId worker : group) {
+    for (const WorkerId worker : group)
       for (std::int64_t g = 0; g < data_parallel; ++g) ranks.push_back(rank({GroupId(g), worker}));
-    }
     std::sort(ranks.begin(), ranks.end());
   }
   return result;

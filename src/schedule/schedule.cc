@@ -17,18 +17,16 @@ void sort_unique(std::vector<T>& values) {
 std::vector<std::vector<WorkerId>> stage_groups(const Placement& placement) {
   if (placement.worker_of.empty()) return {};
   std::vector<std::vector<WorkerId>> groups(placement.worker_of.front().size());
-  for (const auto& replica : placement.worker_of) {
+  for (const auto& replica : placement.worker_of)
     for (std::size_t s = 0; s < replica.size(); ++s) groups[s].push_back(replica[s]);
-  }
   for (auto& group : groups) sort_unique(group);
   return groups;
 }
 
 std::vector<std::int64_t> stages_held(const Schedule& schedule) {
   std::vector<std::int64_t> held(schedule.workers.size());
-  for (const auto& holders : stage_groups(schedule.placement)) {
+  for (const auto& holders : stage_groups(schedule.placement))
     for (const WorkerId worker : holders) ++held[worker.index()];
-  }
   return held;
 }
 
@@ -48,9 +46,8 @@ std::vector<bool> holds_a_stage(const Placement& placement, std::size_t workers)
 std::vector<std::size_t> lost_workers(const Schedule& schedule) {
   std::vector<std::size_t> lost;
   const std::vector<bool> holds = holds_a_stage(schedule.placement, schedule.workers.size());
-  for (std::size_t w = 0; w < holds.size(); ++w) {
+  for (std::size_t w = 0; w < holds.size(); ++w)
     if (!holds[w]) lost.push_back(w);
-  }
   return lost;
 }
 
@@ -72,9 +69,8 @@ std::vector<std::vector<WorkerId>> gradient_groups(const Placement& placement, b
 std::vector<std::vector<MicroBatchId>> micro_batches_of_replicas(const Schedule& schedule) {
   std::vector<std::vector<MicroBatchId>> result(schedule.placement.num_replicas());
   for (const auto& ops : schedule.workers) {
-    for (const Op& op : ops) {
+    for (const Op& op : ops)
       if (op.kind == OpKind::Forward && op.stage == StageId(0)) result[op.replica.index()].push_back(op.micro_batch);
-    }
   }
   for (auto& ids : result) sort_unique(ids);
   return result;
@@ -115,9 +111,8 @@ bool has_pairs(const Schedule& schedule) {
 }
 
 Schedule without_pairs(Schedule schedule) {
-  for (auto& ops : schedule.workers) {
+  for (auto& ops : schedule.workers)
     for (Op& op : ops) op.paired = false;
-  }
   return schedule;
 }
 

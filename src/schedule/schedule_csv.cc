@@ -25,9 +25,8 @@ namespace {
 Placement implied_placement(const std::vector<std::vector<Op>>& workers, std::int64_t stages) {
   std::vector<WorkerId> holders(static_cast<std::size_t>(stages));
   // Later rows come first, so that the first row that names a stage decides.
-  for (std::size_t w = workers.size(); w-- > 0;) {
+  for (std::size_t w = workers.size(); w-- > 0;)
     for (const Op& op : workers[w]) holders[op.stage.index()] = WorkerId(static_cast<std::int64_t>(w));
-  }
   return {{std::move(holders)}};
 }
 
@@ -122,11 +121,10 @@ class Writer {
 void write_transfer(Writer& out, const Instruction& instruction) {
   const Op& op = instruction.op;
   const bool forward = op.kind == OpKind::Forward;
-  if (instruction.kind == InstructionKind::StartSend) {
+  if (instruction.kind == InstructionKind::StartSend)
     out.cell(op.stage.value(), forward ? "SEND_F" : "SEND_B", op);
-  } else {
+  else
     out.cell(op.stage.value() + (forward ? 1 : -1), forward ? "RECV_F" : "RECV_B", op);
-  }
 }
 
 // PyTorch's REDUCE_GRAD comes after a stage's last weight gradient, and after the sends of that op: its runtime sends
@@ -225,9 +223,8 @@ class CsvReader {
     drop_blank_end();
     if (!has_header_) infer_shape();
     ReadSchedule result{.schedule = std::move(schedule_), .notes = {}};
-    for (std::size_t i = 0; i < kDropped.size(); ++i) {
+    for (std::size_t i = 0; i < kDropped.size(); ++i)
       if (dropped_[i] > 0) result.notes.push_back(fmt::format("{}: {} {}", source_, dropped_[i], kDropped[i].note));
-    }
     return result;
   }
 
@@ -272,18 +269,16 @@ class CsvReader {
     if (row.ends_with('\r')) row.remove_suffix(1);
     if (row_ == 1 && trim(row).empty())
       fail("expected the ops of worker 0; a first worker without ops needs the first line # {...}");
-    for (column_ = 1; !row.empty(); ++column_) {
+    for (column_ = 1; !row.empty(); ++column_)
       if (const std::string_view cell = trim(take_until(row, ',')); !cell.empty()) add(cell);
-    }
   }
 
   // Editors and spreadsheets add blank lines at the end of a file.
   /// Drops rows without ops at the end, except those of workers with stages.
   void drop_blank_end() {
     std::int64_t placed = 1;
-    for (const auto& replica : schedule_.placement.worker_of) {
+    for (const auto& replica : schedule_.placement.worker_of)
       for (const WorkerId worker : replica) placed = std::max(placed, worker.value() + 1);
-    }
     auto& workers = schedule_.workers;
     while (std::ssize(workers) > placed && workers.back().empty()) workers.pop_back();
   }

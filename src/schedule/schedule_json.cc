@@ -168,9 +168,8 @@ void read_rules(const JsonValue& file, Schedule& schedule) {
   }
   schedule.late_forwards = truth_or(file, "late_forwards", false);
   if (truth_or(file, "synchronous", true)) {
-    for (const char* const name : {"micro_batches_per_update", "weight_versions", "update_delay"}) {
+    for (const char* const name : {"micro_batches_per_update", "weight_versions", "update_delay"})
       if (file.has(name)) file.field(name).fail("only an asynchronous schedule has it (\"synchronous\": false)");
-    }
     return;
   }
   schedule.updates = AsynchronousUpdates{.micro_batches = count_of(file.field("micro_batches_per_update")),

@@ -123,9 +123,8 @@ struct Explanation {
 /// Returns [cause]: the total length of these workers' bubbles.
 [[nodiscard]] inline std::array<double, kIdleCauses> idle_by_cause(std::span<const std::vector<Bubble>> workers) {
   std::array<double, kIdleCauses> idle{};
-  for (const auto& bubbles : workers) {
+  for (const auto& bubbles : workers)
     for (const Bubble& bubble : bubbles) idle[static_cast<std::size_t>(bubble.cause)] += bubble.end - bubble.start;
-  }
   return idle;
 }
 

@@ -25,11 +25,10 @@ void carry_out(Orders& orders, const Move& move) {
   const auto order = orders[move.worker].begin();
   const auto from = static_cast<std::ptrdiff_t>(move.from);
   const auto to = static_cast<std::ptrdiff_t>(move.to);
-  if (from < to) {
+  if (from < to)
     std::rotate(order + from, order + from + 1, order + to + 1);
-  } else {
+  else
     std::rotate(order + to, order + from, order + from + 1);
-  }
 }
 
 Move reverse(const Move& move) { return {move.worker, move.to, move.from}; }
@@ -117,9 +116,8 @@ class Annealing {
       ++done[step];
       if (i >= begin && step != kForwardStep && done[step - 1] < instance_.needed(step, done[step] - 1)) return false;
     }
-    for (std::size_t limit = 0; limit < instance_.size.size(); ++limit) {
+    for (std::size_t limit = 0; limit < instance_.size.size(); ++limit)
       if (!within(limit, order, begin, end, instance_.room[limit][move.worker] + kRounding)) return false;
-    }
     return true;
   }
 

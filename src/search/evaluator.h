@@ -50,9 +50,8 @@ class Evaluator {
       runnable_.pop_back();
       run(worker, orders[worker]);
     }
-    for (std::size_t w = 0; w < orders.size(); ++w) {
+    for (std::size_t w = 0; w < orders.size(); ++w)
       if (position_[w] != orders[w].size()) return kDeadlocked;
-    }
     return *std::max_element(free_.begin(), free_.end());
   }
   /// Returns [op]: its end, after makespan().

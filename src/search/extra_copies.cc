@@ -82,10 +82,9 @@ class CopySearch {
         const ExtraCopy copy{stage, WorkerId(static_cast<std::int64_t>(w))};
         if (speeds_[w] < 1 || held_.contains({stage, copy.worker})) continue;
         // Each set of copies is tried in one order.
-        if (!choice.copies.empty() && !(std::pair(choice.copies.back().stage, choice.copies.back().worker) <
-                                        std::pair(copy.stage, copy.worker))) {
+        if (!choice.copies.empty() &&
+            !(std::pair(choice.copies.back().stage, choice.copies.back().worker) < std::pair(copy.stage, copy.worker)))
           continue;
-        }
         auto copies = choice.copies;
         copies.push_back(copy);
         if (fits_ && !fits_(copies)) continue;

@@ -210,9 +210,8 @@ double peak_of(const Instance& instance, const std::vector<double>& size, const 
 
 double mean_duration(const Instance& instance) {
   double sum = 0;
-  for (const OpQueue& queue : instance.queues) {
+  for (const OpQueue& queue : instance.queues)
     for (std::int32_t k = 0; k < queue.count; ++k) sum += instance.duration(queue, k);
-  }
   return sum / std::max(1, instance.ops);
 }
 
@@ -226,13 +225,11 @@ bool is_admissible(const Instance& instance, const Orders& orders) {
       if (step != kForwardStep && done[queue - 1] < instance.needed(step, done[queue])) return false;
       ++done[queue];
     }
-    for (std::size_t limit = 0; limit < instance.size.size(); ++limit) {
+    for (std::size_t limit = 0; limit < instance.size.size(); ++limit)
       if (peak_of(instance, instance.size[limit], orders[w]) > instance.room[limit][w] + kRounding) return false;
-    }
   }
-  for (std::size_t queue = 0; queue < done.size(); ++queue) {
+  for (std::size_t queue = 0; queue < done.size(); ++queue)
     if (done[queue] != instance.queues[queue].count) return false;
-  }
   return true;
 }
 

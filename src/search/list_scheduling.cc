@@ -16,9 +16,8 @@ bool fits(const SearchLayout& layout, const Schedule& schedule) {
   if (schedule.updates || schedule.micro_batch_scale != 1 || schedule.slices != layout.slices) return false;
   // Only the numbers of micro-batches must agree: to_orders() renumbers them.
   const auto dealt = micro_batches_of_replicas(schedule);
-  for (std::size_t r = 0; r < dealt.size(); ++r) {
+  for (std::size_t r = 0; r < dealt.size(); ++r)
     if (dealt[r].size() != layout.micro_batches[r].size()) return false;
-  }
   return true;
 }
 

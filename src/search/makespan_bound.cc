@@ -127,9 +127,8 @@ class WorkerBound {
     std::size_t turn = 0;
     double time = 0;
     const auto run_others_until = [&](double start) {
-      for (; other != jobs.end() && other->head <= start; ++other) {
+      for (; other != jobs.end() && other->head <= start; ++other)
         if (!other->takes && counts(*other)) time = std::max(time, other->head) + other->duration;
-      }
     };
     for (const OpWindow& taker : jobs) {
       if (!taker.takes || !counts(taker)) continue;
@@ -222,11 +221,9 @@ class LongestPaths {
 
 std::size_t ops_of(const Instance& instance, const std::vector<std::int32_t>& chains) {
   std::size_t ops = 0;
-  for (const std::int32_t chain : chains) {
-    for (QueueIndex step = 0; step < kQueuesOfChain; ++step) {
+  for (const std::int32_t chain : chains)
+    for (QueueIndex step = 0; step < kQueuesOfChain; ++step)
       ops += static_cast<std::size_t>(instance.queues[static_cast<std::size_t>(kQueuesOfChain * chain + step)].count);
-    }
-  }
   return ops;
 }
 

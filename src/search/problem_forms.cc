@@ -37,9 +37,8 @@ std::vector<std::vector<std::size_t>> images_of_workers(const SearchLayout& layo
 bool form_a_symmetry(const SearchLayout& layout, const std::vector<std::vector<std::size_t>>& images) {
   const auto& rows = layout.placement.worker_of;
   for (std::size_t r = 1; r < images.size(); ++r) {
-    for (std::size_t w = 0; w < images[r].size(); ++w) {
+    for (std::size_t w = 0; w < images[r].size(); ++w)
       if (images[r][w] == w) return false;
-    }
     for (const auto& row : rows) {
       std::vector<WorkerId> moved;
       for (const WorkerId worker : row) moved.emplace_back(static_cast<std::int64_t>(images[r][worker.index()]));
@@ -66,14 +65,12 @@ std::vector<std::size_t> orbits(const std::vector<std::vector<std::size_t>>& ima
 bool replicas_are_alike(const SearchProblem& problem, const std::vector<std::size_t>& orbit) {
   if (!workers_are_alike(problem) || !problem.costs.micro_batches.empty()) return false;
   const auto& micro_batches = problem.layout.micro_batches;
-  for (const auto& ids : micro_batches) {
+  for (const auto& ids : micro_batches)
     if (ids.size() != micro_batches.front().size()) return false;
-  }
   for (const InFlightLimit& limit : problem.limits) {
     for (std::size_t v = 0; v < orbit.size(); ++v) {
-      for (std::size_t w = 0; w < v; ++w) {
+      for (std::size_t w = 0; w < v; ++w)
         if (orbit[v] == orbit[w] && limit.room_of_worker[v] != limit.room_of_worker[w]) return false;
-      }
     }
   }
   return true;
@@ -87,9 +84,8 @@ SearchProblem of_first_replica(const SearchProblem& problem, const std::vector<s
   first.layout.workers = static_cast<std::int64_t>(workers);
   first.layout.placement.worker_of.resize(1);
   first.layout.micro_batches.resize(1);
-  for (WorkerId& worker : first.layout.placement.worker_of.front()) {
+  for (WorkerId& worker : first.layout.placement.worker_of.front())
     worker = WorkerId(static_cast<std::int64_t>(orbit[worker.index()]));
-  }
   for (InFlightLimit& limit : first.limits) {
     std::vector<double> room(workers);
     for (std::size_t w = 0; w < orbit.size(); ++w) room[orbit[w]] = limit.room_of_worker[w];

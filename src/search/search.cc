@@ -156,9 +156,8 @@ class Search {
                          const Phase& phase) {
     const double goal = raised.bound * (1 + kRounding);
     std::deque<Searcher> searchers;
-    for (int i = 0; i < kSearchers; ++i) {
+    for (int i = 0; i < kSearchers; ++i)
       searchers.emplace_back(forms, goal, whole.makespan, raised.state, i, random_.seed());
-    }
     // Short rounds first: an early exchange of good orders between searchers helps most.
     for (int round = kRounds; round > 0 && !phase.is_over() && whole.makespan > goal; --round) {
       for (Searcher& each : searchers) each.learn(symmetric, whole);
@@ -167,9 +166,8 @@ class Search {
       for (const Searcher& each : searchers) {
         replace_if_better(symmetric, each.symmetric());
         replace_if_better(whole, each.whole());
-        for (const ParetoSolution& find : each.front().solutions()) {
+        for (const ParetoSolution& find : each.front().solutions())
           if (front_.admits(find.makespan, find.peak)) front_.add(find);
-        }
       }
       report();
       if (std::ranges::all_of(searchers, &Searcher::exhausted)) return whole.makespan;
@@ -284,9 +282,8 @@ class Search {
     Solution best;
     list_schedules(forms, instance, best, goal, Phase(phase, kShareOfLists));
     const Orders orders = fold_orders(forms.problem, *forms.folded, whole.orders);
-    if (is_admissible(instance, orders)) {
+    if (is_admissible(instance, orders))
       replace_if_better(best, {orders, Evaluator(instance).makespan(orders), whole.origin});
-    }
     return best;
   }
 

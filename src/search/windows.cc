@@ -46,9 +46,8 @@ WindowState Windows::at_start() const {
   for (const auto& places : places_) {
     const std::size_t n = places.size();
     auto& before = state.before.emplace_back(n * n, 0);
-    for (std::size_t i = 0; i < n; ++i) {
+    for (std::size_t i = 0; i < n; ++i)
       for (std::size_t j = 0; j < n; ++j) before[i * n + j] = precedes_anyway(places[i], places[j]) ? 1 : 0;
-    }
   }
   return state;
 }
@@ -191,9 +190,8 @@ bool Windows::precede(const View& view, std::size_t i, std::size_t j) {
 void Windows::load_view(const View& view) {
   const auto& places = places_[view.worker];
   now_.clear();
-  for (std::size_t i = 0; i < places.size(); ++i) {
+  for (std::size_t i = 0; i < places.size(); ++i)
     now_.push_back({.head = head(view, i), .duration = duration(places[i]), .tail = tail(view, i), .place = i});
-  }
   std::stable_sort(now_.begin(), now_.end(), [](const Window& a, const Window& b) { return a.head < b.head; });
 }
 
@@ -215,9 +213,8 @@ bool Windows::decide_pairs(const View& view) {
 void Windows::wait_for_predecessors(const View& view) {
   for (std::size_t j = 0; j < now_.size(); ++j) {
     double time = 0;
-    for (const Window& window : now_) {
+    for (const Window& window : now_)
       if (known(view, window.place, j) != 0) time = std::max(time, window.head) + window.duration;
-    }
     raise(head(view, j), time, view.worker);
   }
 }
@@ -275,9 +272,8 @@ bool Windows::find_edges_of(const View& view, std::size_t count, double end) {
     }
     const double together = std::max({ahead + window.duration, window.head + window.duration + sums_[p], ends_[p]});
     if (together <= end + least_) continue;
-    for (std::size_t& next = window.followed; next < count; ++next) {
+    for (std::size_t& next = window.followed; next < count; ++next)
       if (!precede(view, now_[by_tail_[next]].place, window.place)) return false;
-    }
     later_.emplace_back(window.place, all);
   }
   for (const auto& [i, time] : later_) raise(head(view, i), time, view.worker);
@@ -298,9 +294,8 @@ void Windows::wait_for_room(const View& view) {
     for (std::size_t i = 0; i < places.size(); ++i) needed += takes(i) && known(view, i, x) != 0 ? 1 : 0;
     if (needed <= 0) continue;
     ends_.clear();
-    for (std::size_t y = 0; y < places.size(); ++y) {
+    for (std::size_t y = 0; y < places.size(); ++y)
       if (releases(y) && known(view, x, y) == 0) ends_.push_back(head(view, y) + duration(places[y]));
-    }
     const auto count = static_cast<std::size_t>(needed);
     if (ends_.size() < count) {
       raise(head(view, x), kEndless, view.worker);
@@ -338,9 +333,8 @@ std::optional<Precedence> Windows::tightest_choice(const WindowState& state) con
       }
     }
   }
-  for (const std::size_t overlaps : {1, 0}) {
+  for (const std::size_t overlaps : {1, 0})
     if (least[overlaps] < kEndless) return best[overlaps];
-  }
   return std::nullopt;
 }
 

@@ -16,10 +16,9 @@ namespace {
 /// Throws ConfigError unless these are `count` finite numbers of 0 or more.
 void require_list(const std::string& what, const std::vector<double>& values, std::int64_t count) {
   if (std::ssize(values) != count) reject("{}: {} entries, but the schedule needs {}", what, values.size(), count);
-  for (std::size_t i = 0; i < values.size(); ++i) {
+  for (std::size_t i = 0; i < values.size(); ++i)
     if (!std::isfinite(values[i]) || values[i] < 0)
       reject("{} [{}]: {} is not a finite number of 0 or more", what, i, values[i]);
-  }
 }
 
 void require_optional_list(const std::string& what, const std::vector<double>& values, std::int64_t count) {
@@ -73,9 +72,8 @@ void require_factors(const std::string& what, const std::vector<double>& factors
   const std::int64_t given = std::ssize(factors);
   if (given == 0) return;
   require_list(what, factors, count % given == 0 ? given : count);
-  for (const double factor : factors) {
+  for (const double factor : factors)
     if (factor == 0) reject("{}: a factor of 0; factors are above 0", what);
-  }
 }
 
 const CostModel& require_valid(const Schedule& schedule, const CostModel& model) {
@@ -131,9 +129,8 @@ OpScale::OpScale(const Schedule& schedule, const CostModel& model)
   // [slice]: the part of a full micro-batch's time and bytes.
   times_ = is_cut ? parts_of_time(model.slices, schedule.slices) : std::vector<double>{1};
   bytes_ = is_cut ? parts_of_tokens(model.slices, schedule.slices) : std::vector<double>{1};
-  for (auto* const parts : {&times_, &bytes_}) {
+  for (auto* const parts : {&times_, &bytes_})
     for (double& part : *parts) part *= schedule.micro_batch_scale;
-  }
   if (model.workers.empty()) return;
   for (const auto& row : schedule.placement.worker_of) {
     // Factors of one data-parallel group repeat for every group.
@@ -152,9 +149,8 @@ CostTable::CostTable(const Schedule& schedule, const CostModel& model)
       steps_overlap_(model.steps_overlap) {
   // Without pairs in the schedule, the simulators need not look for them.
   if (model.pair && has_pairs(schedule)) pair_ = model.pair;
-  for (const StageCosts& stage : model.stages) {
+  for (const StageCosts& stage : model.stages)
     for (const auto time : kStageTimes) durations_.push_back(stage.*time);
-  }
   if (model.offload) add_offloads(*model.offload);
   if (model.links) add_links(schedule, *model.links);
   if (!model.all_reduce) return;
@@ -232,9 +228,8 @@ void CostTable::add_matrix(const Schedule& schedule, const LinkCosts& links) {
 std::vector<double> CostTable::updates(const Schedule& schedule) const {
   std::vector<double> times(schedule.workers.size(), 0);
   const auto holders = stage_groups(schedule.placement);
-  for (std::size_t s = 0; s < holders.size(); ++s) {
+  for (std::size_t s = 0; s < holders.size(); ++s)
     for (const WorkerId worker : holders[s]) times[worker.index()] += optimizer(StageId(static_cast<std::int64_t>(s)));
-  }
   return times;
 }
 

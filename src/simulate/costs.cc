@@ -18,9 +18,8 @@ std::vector<double> parts_of_tokens(const SliceCosts& costs, std::int64_t slices
 }
 
 std::vector<double> parts_of_time(const SliceCosts& costs, std::int64_t slices) {
-  if (costs.bounds.empty()) {
+  if (costs.bounds.empty())
     return std::vector<double>(static_cast<std::size_t>(slices), 1 / static_cast<double>(slices));
-  }
   std::vector<double> parts;
   for (std::size_t j = 0; j + 1 < costs.bounds.size(); ++j) {
     const double x = costs.bounds[j];

@@ -111,10 +111,9 @@ LinkMatrix read_csv_links(const std::string& text, const std::string& source) {
   }
   // Before the matrix is allocated, which one line of a file could make huge.
   for (std::size_t from = 0; from < workers; ++from) {
-    for (std::size_t to = 0; to < workers; ++to) {
+    for (std::size_t to = 0; to < workers; ++to)
       if (from != to && !links.contains({from, to}))
         reject("{}: no line for the link from worker {} to {}", source, from, to);
-    }
   }
   // The diagonal keeps its zeros: there is no link from a worker to itself.
   const Rows nothing(workers, std::vector<double>(workers));

@@ -197,9 +197,8 @@ class Explainer {
         const auto next = first_ending_after(sums, update.start);
         if (next != sums.begin() && (next - 1)->end == update.start) return (next - 1)->launched_by;
         const std::size_t after = timeline_.workers[w].updates[step].after;
-        if (after > 0 && released(table_.first(w) + static_cast<OpIndex>(after) - 1) == update.start) {
+        if (after > 0 && released(table_.first(w) + static_cast<OpIndex>(after) - 1) == update.start)
           return Place{w, after - 1};
-        }
       }
     }
     if (update.after == 0) return std::nullopt;

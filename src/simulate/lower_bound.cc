@@ -54,10 +54,9 @@ struct OpClass {
 std::vector<Counts> count_ops(const Schedule& schedule) {
   const auto stages = static_cast<std::size_t>(schedule.stages);
   std::vector<Counts> counts(schedule.placement.num_replicas() * stages, Counts{});
-  for (const auto& ops : schedule.workers) {
+  for (const auto& ops : schedule.workers)
     for (const Op& op : ops)
       ++counts[op.replica.index() * stages + op.stage.index()][static_cast<std::size_t>(op.kind)];
-  }
   return counts;
 }
 
@@ -101,9 +100,8 @@ class Flow {
 
   /// Returns [stage][kind]; classes without ops have count 0.
   std::vector<std::array<OpClass, kOpKinds>> run() {
-    for (std::size_t s = 0; s < classes_.size(); ++s) {
+    for (std::size_t s = 0; s < classes_.size(); ++s)
       for (int k = 0; k < kOpKinds; ++k) fill(s, static_cast<OpKind>(k));
-    }
     find_heads();
     find_tails();
     return std::move(classes_);
@@ -128,9 +126,8 @@ class Flow {
   [[nodiscard]] double least(std::size_t stage, OpKind kind, Value&& value) const {
     // Values rise or fall with the work of a micro-batch, so its extremes suffice.
     double found = kUnbounded;
-    for (std::int64_t j = 0; j < costs_.slices(); ++j) {
+    for (std::int64_t j = 0; j < costs_.slices(); ++j)
       for (const MicroBatchId id : {lightest_, heaviest_}) found = std::min(found, value(op_of(stage, kind, j, id)));
-    }
     return found;
   }
   /// Time, and spacing on one link, of messages between `stage` and the next.
@@ -156,9 +153,8 @@ class Flow {
   /// Shortest op that gives an input gradient, a lower bound for stages with B and I.
   [[nodiscard]] double gradient_duration(std::size_t stage) const {
     double shortest = kUnbounded;
-    for (const OpKind kind : {OpKind::Backward, OpKind::BackwardInput}) {
+    for (const OpKind kind : {OpKind::Backward, OpKind::BackwardInput})
       if (has(stage, kind)) shortest = std::min(shortest, duration(stage, kind));
-    }
     return shortest;
   }
 
@@ -320,9 +316,8 @@ std::vector<double> after_gradients(const Schedule& schedule, const CostTable& c
   if (schedule.updates) return after;
   const auto updates = costs.updates(schedule);
   const double longest = costs.steps_overlap() ? *std::ranges::min_element(updates) : std::ranges::max(updates);
-  for (std::size_t s = 0; s < after.size(); ++s) {
+  for (std::size_t s = 0; s < after.size(); ++s)
     after[s] = costs.all_reduce(parameters_of(StageId(static_cast<std::int64_t>(s)))) + longest;
-  }
   return after;
 }
 
@@ -330,9 +325,8 @@ std::vector<double> after_gradients(const Schedule& schedule, const CostTable& c
 
 double work_of_ops(const Schedule& schedule, const CostTable& costs) {
   double work = 0;
-  for (const auto& ops : schedule.workers) {
+  for (const auto& ops : schedule.workers)
     for (const Op& op : ops) work += costs.duration(op);
-  }
   return work;
 }
 
@@ -348,9 +342,8 @@ double lower_bound(const Schedule& schedule, const CostTable& costs) {
     if (counts[r * stages][0] == 0) continue;
     const auto flow = Flow(schedule, costs, replica, &counts[r * stages], after).run();
     for (std::size_t s = 0; s < stages; ++s) {
-      for (const OpClass& each : flow[s]) {
+      for (const OpClass& each : flow[s])
         if (each.count > 0) classes[schedule.placement.worker_of[r][s].index()].push_back(each);
-      }
     }
   }
   const std::int64_t ops = num_ops(schedule);

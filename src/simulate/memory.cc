@@ -50,9 +50,8 @@ class Ledger {
     const auto holders = stage_groups(schedule_.placement);
     for (std::size_t s = 0; s < holders.size(); ++s) {
       const StageMemory& stage = costs_.memory[s];
-      for (const WorkerId worker : holders[s]) {
+      for (const WorkerId worker : holders[s])
         changes_[worker.index()].emplace_back(0, stage.weights + stage.gradients + stage.optimizer);
-      }
     }
     for (std::size_t w = 0; w < changes_.size(); ++w) {
       for (const VersionChange& change : version_changes(schedule_, w)) {
@@ -99,9 +98,8 @@ class Ledger {
   /// forward is among its activations unless the stage recomputes, so it does not count twice.
   void add_sent(const std::vector<Message>& channel) {
     std::vector<Message> owned;  // not part of the sender's activations
-    for (const Message& message : channel) {
+    for (const Message& message : channel)
       if (made(message).kind != OpKind::Forward || recomputes(made(message).stage)) owned.push_back(message);
-    }
     const auto behind = static_cast<std::size_t>(costs_.buffers.sends_behind);
     for (std::size_t k = 0; k < owned.size(); ++k) {
       double until = owned[k].arrived;

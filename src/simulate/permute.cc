@@ -106,10 +106,9 @@ std::vector<std::int64_t> permuted_micro_batches(const Schedule& schedule, const
   double least = places.energy(work);
   for (bool first = true; left > 0; first = false) {
     std::vector<std::int64_t> order = identity;
-    if (!first) {
+    if (!first)
       for (std::size_t i = n; i > 1; --i)
         std::swap(order[i - 1], order[static_cast<std::size_t>(random.below(drawn++, i))]);
-    }
     work = work_of_places(costs.micro_batches, order);
     double energy = places.energy(work);
     // (i, j) runs through all pairs in turn, again and again, until all n (n - 1) / 2 pairs in a row were no gain.

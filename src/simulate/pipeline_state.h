@@ -101,9 +101,8 @@ class PipelineState {
   /// Returns kNoOp if there is none.
   [[nodiscard]] OpIndex missing_input(std::size_t w) const {
     if (workers_[w].position == workers_[w].end) return kNoOp;
-    for (const OpIndex input : workers_[w].inputs) {
+    for (const OpIndex input : workers_[w].inputs)
       if (input == kNoOp || arrival(input, w) == kNever) return input;
-    }
     return kNoOp;
   }
 
@@ -114,9 +113,8 @@ class PipelineState {
     if (next >= workers_[w].end) return 0;
     std::int64_t count = 0;
     for (const Op& op : concurrent_ops(table_.schedule().workers[w], next, costs_.pairs())) {
-      for (const OpIndex input : table_.inputs(op)) {
+      for (const OpIndex input : table_.inputs(op))
         if (input != kNoOp && table_.worker(input) != w && arrived_[input] > now) ++count;
-      }
     }
     return count;
   }
@@ -208,9 +206,8 @@ class PipelineState {
   void find_inputs(Worker& worker, std::size_t w) {
     auto next = worker.inputs.begin();
     for (const Op& op : next_ops(w)) {
-      for (const OpIndex input : table_.inputs(op)) {
+      for (const OpIndex input : table_.inputs(op))
         if (input != kNoOp) *next++ = input;
-      }
     }
     if (next != worker.inputs.end()) *next = kNoOp;
   }

@@ -266,9 +266,8 @@ class EventClock {
   /// The node with most demand for its cores decides on an activity's rate.
   void share_out(double now) {
     std::ranges::fill(demands_, 0.0);
-    for (const Running& each : running_) {
+    for (const Running& each : running_)
       for_each_node(each, [this](std::size_t node, double cores) { demands_[node] += cores; });
-    }
     for (Running& each : running_) {
       double rate = 1;
       for_each_node(each, [&](std::size_t node, double) {

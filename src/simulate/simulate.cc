@@ -119,12 +119,10 @@ class OwnCores {
   void end_step() {
     AllReduceQueues& sums = state_.sums();
     // The end of an all-reduce lets its workers begin their next one.
-    for (auto begun = sums.begin_ready(); !begun.empty(); begun = sums.begin_ready()) {
+    for (auto begun = sums.begin_ready(); !begun.empty(); begun = sums.begin_ready())
       for (const auto& [group, start] : begun) state_.end_sum(group, start + state_.costs().all_reduce(group));
-    }
-    for (std::size_t w = state_.num_workers(); w-- > 0;) {
+    for (std::size_t w = state_.num_workers(); w-- > 0;)
       if (state_.ready(w) < kNever) ready_.push_back(w);
-    }
   }
 
   PipelineState& state_;

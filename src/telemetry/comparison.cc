@@ -117,10 +117,9 @@ std::vector<Series> curves_of(const RunChart& chart, const std::vector<RunHistor
 /// section if no run did.
 std::vector<Section> order_sections(const std::vector<RunHistory>& runs) {
   std::string lines;
-  for (const RunHistory& run : runs) {
+  for (const RunHistory& run : runs)
     for (const std::string& line : changes_of_order(run.steps))
       lines += fmt::format("<p>{}</p>\n", escape_markup(runs.size() == 1 ? line : run.name + ", " + line));
-  }
   if (lines.empty()) return {};
   return {{"Changes of the order", lines}};
 }

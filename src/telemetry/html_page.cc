@@ -63,9 +63,8 @@ std::string side_by_side(const std::vector<std::string>& pictures) {
 
 std::string html_page(const std::string& title, const std::string& subtitle, const std::vector<Section>& sections) {
   std::string body;
-  for (const Section& section : sections) {
+  for (const Section& section : sections)
     body += fmt::format("<section><h2>{}</h2>\n{}</section>\n", escape_markup(section.heading), section.body);
-  }
   return fmt::format(
       "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n"
       "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"

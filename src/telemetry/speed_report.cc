@@ -301,9 +301,8 @@ nlohmann::ordered_json to_json(const SpeedAnalysis& report) {
                    {"planned", known(op.planned)}});
   }
   nlohmann::ordered_json ranks = nlohmann::ordered_json::array();
-  for (const RankSpeed& rank : report.ranks) {
+  for (const RankSpeed& rank : report.ranks)
     ranks.push_back({{"rank", rank.rank}, {"seconds", parts_json(rank.parts)}, {"slowdown", rank.slowdown()}});
-  }
   return {{"steps", report.steps},
           {"step_seconds", report.step_seconds},
           {"planned_step_seconds", known(report.planned)},

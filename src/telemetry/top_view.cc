@@ -178,9 +178,8 @@ std::string steps_as_text(const TopView& view, std::size_t columns) {
 std::string ranks_as_text(const TopView& view) {
   if (view.ranks.empty()) return "";
   std::string text;
-  if (const auto waiting = waiting_share(view)) {
+  if (const auto waiting = waiting_share(view))
     text += fmt::format("bubble    ranks wait for each other {:.0f} % of their time\n", 100 * *waiting);
-  }
   text += fmt::format("\n{:>4} {:>8} {:>8}  {:<28} {}\n", "rank", "process", "step", "does now", "waits for others");
   constexpr std::size_t kMaxRanks = 64;
   for (std::size_t r = 0; r < std::min(view.ranks.size(), kMaxRanks); ++r) {

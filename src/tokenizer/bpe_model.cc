@@ -113,11 +113,10 @@ class BpeModel final : public WordModel {
     }
     for (std::size_t byte = 0; byte < bytes_.size(); ++byte) {
       std::string token;
-      if (rules_.byte_level) {
+      if (rules_.byte_level)
         append_utf8(token, kByteLetters[byte]);
-      } else {
+      else
         token = fmt::format("<0x{:02X}>", byte);
-      }
       bytes_[byte] = id_or_none(parts.vocabulary, token);
     }
     for (const auto& [token, id] : parts.vocabulary) {
@@ -169,9 +168,8 @@ class BpeModel final : public WordModel {
     };
     // Bytes of unknown characters stay apart if no merge begins or ends with a byte token.
     unknown_apart_ = rules_.byte_fallback && std::find(bytes_.begin(), bytes_.end(), kNoToken) == bytes_.end();
-    for (const auto& [left, right] : parts.merges) {
+    for (const auto& [left, right] : parts.merges)
       if (is_byte(parts.vocabulary, left) || is_byte(parts.vocabulary, right)) unknown_apart_ = false;
-    }
     ascii_joins_.resize(kQuick * kQuick);
     for (const auto& [left, right] : parts.merges) {
       if (left.empty() || right.empty()) continue;
@@ -258,9 +256,8 @@ class BpeModel final : public WordModel {
     for (std::size_t i = 0; i < symbols.size(); ++i) look(i);
     while (symbols.size() > 1) {
       std::size_t best = 0;
-      for (std::size_t i = 1; i + 1 < symbols.size(); ++i) {
+      for (std::size_t i = 1; i + 1 < symbols.size(); ++i)
         if (merges[i].rank < merges[best].rank) best = i;
-      }
       if (merges[best].rank == kNoRank) return;
       symbols[best] = merges[best].id;
       symbols.erase(symbols.begin() + static_cast<std::ptrdiff_t>(best) + 1);

@@ -116,9 +116,8 @@ class BpeLearner {
 
   // A merge may make the same pair in many words; they become one candidate, with all these words.
   void push_noted() {
-    for (auto& [pair, places] : noted_) {
+    for (auto& [pair, places] : noted_)
       if (const std::int64_t count = counts_[pair]; count > 0) push({pair, count, std::move(places)});
-    }
     noted_.clear();
   }
 
@@ -173,9 +172,8 @@ class BpeLearner {
   void keep_last_of_each() {
     std::set<Pair> seen;
     std::vector<Pair> kept;
-    for (auto merge = trained_.merges.rbegin(); merge != trained_.merges.rend(); ++merge) {
+    for (auto merge = trained_.merges.rbegin(); merge != trained_.merges.rend(); ++merge)
       if (seen.insert(*merge).second) kept.push_back(*merge);
-    }
     trained_.merges.assign(kept.rbegin(), kept.rend());
   }
 
@@ -198,11 +196,10 @@ void WordCounts::add(std::string_view text) {
     for (std::size_t start = 0; start < line.size();) {
       const std::size_t end = word_end(WordPattern::Gpt2, line, start);
       const std::string_view word = line.substr(start, end - start);
-      if (const auto found = counts_.find(word); found != counts_.end()) {
+      if (const auto found = counts_.find(word); found != counts_.end())
         ++found->second;
-      } else {
+      else
         counts_.emplace(word, 1);
-      }
       start = end;
     }
     text.remove_prefix(line.size());

@@ -45,11 +45,10 @@ struct StepRun {
   void operator()(const WordPieceDecoding& step) const {
     for (std::size_t i = 0; i < tokens.size(); ++i) {
       std::string& token = tokens[i];
-      if (i > 0 && token.starts_with(step.prefix)) {
+      if (i > 0 && token.starts_with(step.prefix))
         token.erase(0, step.prefix.size());
-      } else if (i > 0) {
+      else if (i > 0)
         token.insert(0, " ");
-      }
       if (step.cleanup) clean_up(token);
     }
   }
@@ -62,11 +61,10 @@ struct StepRun {
     const auto put_run = [&] {
       if (run.empty()) return;
       // As tokenizers does: the bytes between two other tokens are valid together, or each of them is invalid.
-      if (find_invalid_utf8(run)) {
+      if (find_invalid_utf8(run))
         out.insert(out.end(), run.size(), "\uFFFD");
-      } else {
+      else
         out.push_back(run);
-      }
       run.clear();
     };
     for (std::string& token : tokens) {

@@ -25,11 +25,10 @@ std::string bert_ascii(std::string_view text, const BertStep& step) {
     const auto c = static_cast<unsigned char>(byte);
     const unsigned classes = character_table()[c];
     if (step.clean_text && (classes & kBertDrops) != 0) continue;
-    if (step.clean_text && (classes & kBertBlank) != 0) {
+    if (step.clean_text && (classes & kBertBlank) != 0)
       out += ' ';
-    } else {
+    else
       out += static_cast<char>(step.lowercase && c >= 'A' && c <= 'Z' ? c + 0x20 : c);
-    }
   }
   return out;
 }

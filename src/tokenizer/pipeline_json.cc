@@ -48,9 +48,8 @@ class Part {
     known_.emplace_back(type);
     if (type_ != type) return false;
     fields.insert(fields.begin(), "type");
-    for (const auto& item : json_.json().items()) {
+    for (const auto& item : json_.json().items())
       if (std::ranges::count(fields, item.key()) == 0) json_.fail(unknown_name("field", item.key(), fields));
-    }
     return true;
   }
   [[noreturn]] void refuse() const {
@@ -94,9 +93,8 @@ WordPattern known_pattern(const JsonValue& part) {
   pattern.expect_object({"Regex", "String"});
   if (!pattern.has("Regex")) pattern.fail("only the patterns of GPT-2, Llama 3 and Qwen 2 are supported");
   const std::string text = pattern.text("Regex");
-  for (const auto& [known, name] : kPatterns) {
+  for (const auto& [known, name] : kPatterns)
     if (text == known) return name;
-  }
   pattern.fail(fmt::format("the pattern '{}' is not a pattern of GPT-2, Llama 3 or Qwen 2", printable(text)));
 }
 
@@ -257,13 +255,12 @@ void read_post_processor(const JsonValue& file, PipelineParts& parts) {
     Part part(json, "post-processor");
     // It only changes offsets of tokens in the text, which Chimera does not compute.
     if (part.is("ByteLevel", kByteLevelFields)) continue;
-    if (part.is("TemplateProcessing", {"single", "pair", "special_tokens"})) {
+    if (part.is("TemplateProcessing", {"single", "pair", "special_tokens"}))
       parts.input = read_template(json);
-    } else if (part.is("BertProcessing", {"sep", "cls"})) {
+    else if (part.is("BertProcessing", {"sep", "cls"}))
       parts.input = {token_of_pair(json, "cls"), kTextPlace, token_of_pair(json, "sep")};
-    } else {
+    else
       part.refuse();
-    }
   }
 }
 

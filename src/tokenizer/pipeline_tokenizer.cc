@@ -14,9 +14,8 @@ namespace chimera {
 namespace {
 
 bool has_white_space(std::string_view text) {
-  for (std::size_t i = 0; i < text.size();) {
+  for (std::size_t i = 0; i < text.size();)
     if ((character_table()[next_character(text, i)] & kSpace) != 0) return true;
-  }
   return false;
 }
 
@@ -44,9 +43,8 @@ bool changes_blanks_alone(const Normalizer& normalizer) {
 
 /// Returns whether a token may depend on text across a blank.
 bool reaches_across_blanks(const AddedToken& token, std::string_view pattern) {
-  for (const std::string_view blank : {" ", "\u2581"}) {
+  for (const std::string_view blank : {" ", "\u2581"})
     if (pattern.find(blank, 1) != pattern.npos || (token.single_word && pattern.starts_with(blank))) return true;
-  }
   return token.lstrip || token.rstrip;
 }
 
@@ -97,13 +95,11 @@ class TextEncoder final : public Encoder {
                                TokenIds& ids, const Encode& encode) {
     pieces.clear();
     finder.split(text, pieces);
-    for (const TextPiece& piece : pieces) {
-      if (piece.token >= 0) {
+    for (const TextPiece& piece : pieces)
+      if (piece.token >= 0)
         ids.push_back(piece.token);
-      } else {
+      else
         encode(piece.text, piece.text.data() == text.data());
-      }
-    }
   }
 
   void encode_piece(std::string_view text, TokenIds& ids, bool first, bool continues) {
@@ -174,9 +170,8 @@ class PipelineTokenizer final : public Tokenizer {
   }
   std::optional<TokenId> end_of_document() const override {
     if (!parts_.end_of_document.empty()) return find_token(parts_.end_of_document);
-    for (const char* token : {"<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>", "[SEP]"}) {
+    for (const char* token : {"<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>", "[SEP]"})
       if (const auto id = find_token(token)) return id;
-    }
     return std::nullopt;
   }
   std::string decode(std::span<const TokenId> ids, bool with_special) const override {
@@ -194,21 +189,18 @@ class PipelineTokenizer final : public Tokenizer {
   }
   TokenIds with_special(const TokenIds& text) const override {
     TokenIds ids;
-    for (const TokenId token : parts_.input) {
-      if (token == kTextPlace) {
+    for (const TokenId token : parts_.input)
+      if (token == kTextPlace)
         ids.insert(ids.end(), text.begin(), text.end());
-      } else {
+      else
         ids.push_back(token);
-      }
-    }
     return ids;
   }
   std::size_t find_cut(std::string_view text, std::size_t least) const override {
     if (cut_rule_ == CutRule::Never) return 0;
     // From the end, so that the first part is as long as possible.
-    for (std::size_t place = text.size(); place-- > std::max<std::size_t>(least, 1);) {
+    for (std::size_t place = text.size(); place-- > std::max<std::size_t>(least, 1);)
       if (cuts_at(text, place)) return place;
-    }
     return 0;
   }
 

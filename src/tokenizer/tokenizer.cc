@@ -38,9 +38,8 @@ class ByteTokenizer final : public Tokenizer {
   std::size_t find_cut(std::string_view text, std::size_t least) const override {
     // Any place would do for the ids, but both parts must be valid UTF-8.
     const auto starts_character = [&](std::size_t i) { return (static_cast<unsigned char>(text[i]) & 0xC0) != 0x80; };
-    for (std::size_t place = text.size(); place-- > std::max<std::size_t>(least, 1);) {
+    for (std::size_t place = text.size(); place-- > std::max<std::size_t>(least, 1);)
       if (starts_character(place)) return place;
-    }
     return 0;
   }
 };

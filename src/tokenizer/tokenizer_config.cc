@@ -65,12 +65,10 @@ void read_more_special(const JsonValue& file, const char* field, TokenizerConfig
 }
 
 void read_unsupported(const JsonValue& file, TokenizerConfig& config) {
-  for (const auto& [field, expected] : kExpected) {
+  for (const auto& [field, expected] : kExpected)
     if (bool_or(file, field, expected) != expected) config.unsupported = field;
-  }
-  for (const char* field : kExpectedEmpty) {
+  for (const char* field : kExpectedEmpty)
     if (is_set(file, field) && !file.json()[field].empty()) config.unsupported = field;
-  }
 }
 
 }  // namespace
@@ -89,9 +87,8 @@ TokenizerConfig read_tokenizer_config(const std::string& text, const std::string
   for (const char* field : {"additional_special_tokens", "extra_special_tokens"})
     read_more_special(file, field, config);
   for (const char* flag : {"add_prefix_space", "do_lower_case", "strip_accents", "tokenize_chinese_chars",
-                           "fix_mistral_regex", "split_special_tokens"}) {
+                           "fix_mistral_regex", "split_special_tokens"})
     if (is_set(file, flag)) config.flags[flag] = file.truth(flag);
-  }
   read_added_tokens_decoder(file, source, config);
   config.bert.lowercase = bool_or(file, "do_lower_case", true);
   config.bert.strip_accents = bool_or(file, "strip_accents", config.bert.lowercase);

@@ -212,9 +212,8 @@ std::map<std::string, std::string> tokenizer_texts(const std::string& path) {
 std::optional<TokenizerFile> main_tokenizer_file(const std::string& path) {
   if (path == kBytes) return std::nullopt;
   if (!is_folder(path)) return files_of(path).front();
-  for (const char* name : kTokenizerNames) {
+  for (const char* name : kTokenizerNames)
     if (path_exists(fs::path(path) / name)) return TokenizerFile{(fs::path(path) / name).string(), name};
-  }
   return std::nullopt;
 }
 
@@ -231,9 +230,8 @@ bool makes_bytes(const std::string& path) {
 std::unique_ptr<Tokenizer> open_tokenizer(const std::string& path) {
   if (path == kBytes) return make_byte_tokenizer();
   std::error_code error;
-  if (!fs::exists(path, error) && !error) {  // Perhaps the recipe's
+  if (!fs::exists(path, error) && !error)  // Perhaps the recipe's
     reject("the tokenizer {} does not exist; give another --tokenizer, or make one: `chimera tokenizer train`", path);
-  }
   if (const auto file = main_tokenizer_file(path)) return open_file(file->path);
   throw ConfigError(path + ": holds no tokenizer; expected tokenizer.json, vocab.json and merges.txt, or vocab.txt");
 }
@@ -244,13 +242,12 @@ std::vector<TokenizerFile> tokenizer_files(const std::string& path) {
   const bool is_whole_folder = is_folder(path);
   const fs::path folder = is_whole_folder ? fs::path(path) : fs::path(path).parent_path();
   const auto add = [&](const char* name) { files.push_back({.path = (folder / name).string(), .name = name}); };
-  if (is_whole_folder) {
+  if (is_whole_folder)
     for (const char* name :
          {kTokenizerJson, kTokenizerConfig, kAddedTokens, kVocabulary, kMerges, kWords, "tokenizer.model"})
       add(name);
-  } else {
+  else
     files = files_of(path);
-  }
   for (const char* name : kOfOthers) add(name);
   std::erase_if(files, [](const TokenizerFile& file) { return !is_file(file.path); });
   return files;

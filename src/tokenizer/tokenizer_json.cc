@@ -80,9 +80,8 @@ std::unique_ptr<WordModel> read_bpe(const JsonValue& model, const std::string& s
                        "byte_fallback", "ignore_merges", "vocab", "merges"});
   if (is_set(model, "dropout") && model.field("dropout").number() != 0)
     model.fail("dropout is not supported: the same text would get other ids each time");
-  for (const char* affix : {"continuing_subword_prefix", "end_of_word_suffix"}) {
+  for (const char* affix : {"continuing_subword_prefix", "end_of_word_suffix"})
     if (!text_or(model, affix, "").empty()) model.fail(fmt::format("a {} is not supported for BPE", affix));
-  }
   BpeParts parts;
   // Moved in, and out again below, because a copy of 100,000 texts takes long.
   parts.vocabulary = std::move(vocabulary);
@@ -153,9 +152,8 @@ void check_template(const JsonValue& file, const PipelineParts& parts) {
   std::set<TokenId> ids = {kTextPlace};
   for (const auto& [text, id] : parts.vocabulary) ids.insert(id);
   for (const AddedToken& token : parts.added) ids.insert(token.id);
-  for (const TokenId token : parts.input) {
+  for (const TokenId token : parts.input)
     if (!ids.contains(token)) file.fail(fmt::format("post_processor: no token has the id {}", token));
-  }
 }
 
 template <class Step>
@@ -169,10 +167,9 @@ void require_same_pipeline(const TokenizerConfig& config, const PipelineParts& p
     reject("{}: {}, so that transformers would give other ids than {}; make both files agree", config.source, what,
            source);
   };
-  for (const char* flag : {"fix_mistral_regex", "split_special_tokens"}) {
+  for (const char* flag : {"fix_mistral_regex", "split_special_tokens"})
     if (const auto found = config.flags.find(flag); found != config.flags.end() && found->second)
       refuse(fmt::format("{} is true", flag));
-  }
   const auto require = [&](const char* flag, bool own) {
     const auto found = config.flags.find(flag);
     if (found != config.flags.end() && found->second != own) refuse(fmt::format("{} is {}", flag, found->second));
@@ -194,12 +191,11 @@ void add_named_tokens(const TokenizerConfig& config, const TextMap<TokenId>& voc
   const auto add = [&](const std::string& content, bool must_exist) {
     if (std::ranges::find(added, content, &AddedToken::content) != added.end()) return;
     const auto known = vocabulary.find(content);
-    if (known != vocabulary.end()) {
+    if (known != vocabulary.end())
       added.push_back({.id = known->second, .content = content, .normalized = false, .special = true});
-    } else if (must_exist) {
+    else if (must_exist)
       reject("{}: {} is not a token of {}; save the tokenizer with save_pretrained", config.source, in_quotes(content),
              source);
-    }
   };
   for (const auto& [field, content] : config.named) add(content, /*must_exist=*/false);
   for (const std::string& content : config.more_special) add(content, /*must_exist=*/true);
@@ -248,13 +244,12 @@ std::unique_ptr<Tokenizer> tokenizer_from_json(const std::string& text, const st
   TextMap<TokenId> vocabulary = read_vocabulary(model.field("vocab"));
   PreTokenizerParts words = read_pre_tokenizer(file);
   PipelineParts parts;
-  if (type == "BPE") {
+  if (type == "BPE")
     parts.model = read_bpe(model, source, words.byte_level, vocabulary);
-  } else if (words.byte_level) {
+  else if (words.byte_level)
     model.fail("WordPiece with a ByteLevel pre-tokenizer is not supported");
-  } else {
+  else
     parts.model = read_word_piece(model, vocabulary);
-  }
   parts.normalizer = read_normalizer(file);
   parts.pre_tokenizer = std::move(words.steps);
   require_same_pipeline(config, parts, source);

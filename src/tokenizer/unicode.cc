@@ -91,9 +91,8 @@ std::string normalization_of(std::string_view text, const icu::Normalizer2* norm
 CharacterTable make_table() {
   CharacterTable classes(kCodePoints);
   const auto mark = [&classes](const auto& ranges, CharacterClass character_class) {
-    for (const Range range : ranges) {
+    for (const Range range : ranges)
       for (char32_t c = range.first; c <= range.last; ++c) classes[c] |= character_class;
-    }
   };
   mark(tables::kLetters, kLetter);
   mark(tables::kNumbers, kNumber);

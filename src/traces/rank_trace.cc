@@ -144,9 +144,8 @@ Operator::Kind kind_of(std::string_view name) {
   if (!name.starts_with(kNode)) return Operator::Other;
   name.remove_prefix(kNode.size());
   if (name.find("AccumulateGrad") != name.npos || name == "TBackward0") return Operator::WeightNode;
-  for (const char* product : {"AddmmBackward", "MmBackward", "LinearBackward", "ConvolutionBackward"}) {
+  for (const char* product : {"AddmmBackward", "MmBackward", "LinearBackward", "ConvolutionBackward"})
     if (name.starts_with(product)) return Operator::ProductNode;
-  }
   return Operator::Node;
 }
 
@@ -219,9 +218,8 @@ class TraceReader {
       const std::string_view key = field.unescaped_key();
       if (key == "rank") rank_.rank = field.value().get_int64();
       if (key == "world_size") rank_.world_size = field.value().get_int64();
-      if (key == "pg_config") {
+      if (key == "pg_config")
         for (auto group : field.value().get_array()) read_group(group.get_object());
-      }
     }
     if (rank_.rank < 0 || rank_.rank >= rank_.world_size || rank_.world_size > kMaxId)
       fail(fmt::format("distributedInfo: rank {} of {} ranks", rank_.rank, rank_.world_size));

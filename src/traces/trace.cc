@@ -35,9 +35,8 @@ bool is_op(const TraceRange& range) { return range.kind == RangeKind::Op; }
 
 std::set<std::int64_t> stages_of(const RankTrace& rank) {
   std::set<std::int64_t> stages;
-  for (const TraceRange& range : rank.ranges) {
+  for (const TraceRange& range : rank.ranges)
     if (is_op(range)) stages.insert(range.op.stage.value());
-  }
   return stages;
 }
 
@@ -200,9 +199,8 @@ class TraceBuilder {
  private:
   // torch's GPipe names the micro-batches, but not the only stage of a rank, which is the rank of the pipeline.
   void name_stages(std::size_t w) {
-    for (TraceRange& range : workers_[w]->ranges) {
+    for (TraceRange& range : workers_[w]->ranges)
       if (range.op.stage.value() < 0) range.op.stage = StageId(static_cast<std::int64_t>(w));
-    }
   }
 
   void make_schedule() {
@@ -227,10 +225,9 @@ class TraceBuilder {
              schedule.micro_batches, ops);
     schedule.placement.worker_of.assign(static_cast<std::size_t>(replicas),
                                         std::vector<WorkerId>(static_cast<std::size_t>(schedule.stages)));
-    for (std::size_t w = 0; w < workers_.size(); ++w) {
+    for (std::size_t w = 0; w < workers_.size(); ++w)
       for (const Op& op : schedule.workers[w])
         schedule.placement.worker_of[op.replica.index()][op.stage.index()] = WorkerId(static_cast<std::int64_t>(w));
-    }
     if (const auto violations = check(schedule); !violations.empty())
       reject("{}: the traces hold no complete schedule: {}", file, violations.front().message);
     const auto orders = without_pairs(schedule).workers;
@@ -281,10 +278,9 @@ class TraceBuilder {
   }
 
   void shift_times(std::size_t w, double seconds) {
-    for (TraceRange& range : workers_[w]->ranges) {
+    for (TraceRange& range : workers_[w]->ranges)
       for (double* time : {&range.start, &range.end, &range.first_operator, &range.work_start, &range.work_end})
         *time += seconds;
-    }
   }
 
   /// Returns the start of the worker's first op, without its wait: other workers may still run the step before.
@@ -363,9 +359,8 @@ class TraceBuilder {
   /// Returns the end of the last optimizer step of all ranks, or `end` if that is later.
   [[nodiscard]] double end_of_optimizers(double end) const {
     for (const RankTrace* rank : workers_) {
-      for (const TraceRange& other : rank->ranges) {
+      for (const TraceRange& other : rank->ranges)
         if (other.kind == RangeKind::Optimizer) end = std::max(end, other.end);
-      }
     }
     return end;
   }
@@ -411,9 +406,8 @@ class TraceBuilder {
       const Place place = place_of(op);
       const bool is_first = place.position == 0;
       double gap = std::max(0.0, at.work_start - cursor);
-      if (!is_first) {
+      if (!is_first)
         for (const TraceRange& other : ranges_before(w, k, place.position)) gap -= add_other(w, other, parts, gap);
-      }
       double wait = 0;
       if (const OpIndex sender = sender_of(w, at.op); sender != kNoOp) {
         const double sent = range(k, sender).work_end;
@@ -505,9 +499,8 @@ class TraceBuilder {
     const OpIndex end = table_->first(w + 1);
     for (OpIndex op = table_->first(w) + 1; op <= end; ++op) {
       double others = 0;
-      for (const TraceRange& other : ranges_before(w, k, op - table_->first(w))) {
+      for (const TraceRange& other : ranges_before(w, k, op - table_->first(w)))
         if (marks) others += add_apart(other, added);
-      }
       if (op == end && k + 1 == num_steps_) break;
       const TraceRange& at = op < end ? range(k, op) : range(k + 1, table_->first(w));
       // The gap before another op has a wait of unknown length.
@@ -548,11 +541,10 @@ class TraceBuilder {
       const double left = sent + added.sends[index_of(from)];
       const double wait = at.work_start - begin_of(to.worker, at);
       // The receiver really waited for this message, so the rest is the time of the message on its way.
-      if (step.awaited[m] || left > arrived - wait) {
+      if (step.awaited[m] || left > arrived - wait)
         rest.push_back(arrived - left - before);
-      } else if (to.position > 0 && late_[from.worker] == late_[to.worker]) {  // Else it may not have left yet
+      else if (to.position > 0 && late_[from.worker] == late_[to.worker])  // Else it may not have left yet
         before += wait;  // Handling a message that has left before takes the worker's time
-      }
     }
     // The mean may be negative, because aligned clocks are not exact.
     return std::max(0.0, mean(rest));
@@ -561,10 +553,9 @@ class TraceBuilder {
   void finish() {
     trace_.sums.resize(trace_.times.size());
     for (const RankTrace* rank : workers_) {
-      for (const TraceRange& other : rank->ranges) {
+      for (const TraceRange& other : rank->ranges)
         if (other.kind == RangeKind::GradientSum && other.op.stage.index() < trace_.sums.size())
           trace_.sums[other.op.stage.index()].push_back(other.end - other.start);
-      }
     }
     if (!weight_shares_.empty()) trace_.weight_share = median(weight_shares_);
     trace_.steps_overlap = overlaps_ > 0;
@@ -595,9 +586,8 @@ class TraceBuilder {
 /// Returns the sum of the median times of the rank's ops by stage and kind.
 double usual_seconds(const RankTrace& rank) {
   std::map<std::pair<std::int64_t, OpKind>, std::vector<double>> times;
-  for (const TraceRange& range : rank.ranges) {
+  for (const TraceRange& range : rank.ranges)
     if (is_op(range)) times[{range.op.stage.value(), range.op.kind}].push_back(range.covered);
-  }
   double sum = 0;
   for (const auto& [op, seconds] : times) sum += median(seconds);
   return sum;
@@ -629,9 +619,8 @@ std::vector<Schedule> known_schedules(std::int64_t workers, std::int64_t micro_b
     std::set<std::int64_t> values = {axis.usual};
     if (axis.axis == Axis::Chunks) values = {1, chunks};
     if (axis.axis == Axis::Waves) values = {1, std::max<std::int64_t>(1, chunks / 2)};
-    if (axis.axis == Axis::Pipelines || axis.axis == Axis::Order) {
+    if (axis.axis == Axis::Pipelines || axis.axis == Axis::Order)
       for (const std::int64_t value : axis.planned(shape)) values.insert(value);
-    }
     return std::vector(values.begin(), values.end());
   };
   std::vector<Schedule> schedules;
@@ -657,10 +646,9 @@ std::vector<std::string> find_trace_files(const std::vector<std::string>& paths)
     }
     std::map<std::string, std::set<std::string>, NaturalOrder> folders;
     for (const auto& entry :
-         fs::recursive_directory_iterator(path, fs::directory_options::skip_permission_denied, error)) {
+         fs::recursive_directory_iterator(path, fs::directory_options::skip_permission_denied, error))
       if (entry.is_regular_file(error) && is_trace_file(entry.path()))
         folders[entry.path().parent_path()].insert(entry.path());
-    }
     if (!folders.empty()) files.insert(files.end(), folders.rbegin()->second.begin(), folders.rbegin()->second.end());
   }
   return files;
@@ -682,9 +670,8 @@ Trace read_traces(const std::vector<std::string>& paths, const TraceSteps& steps
   const auto files = find_trace_files(paths);
   if (files.empty()) reject("{}: no trace files (.json or .json.gz of torch.profiler)", fmt::join(paths, ", "));
   std::vector<RankTrace> ranks;
-  for (const std::string& file : files) {
+  for (const std::string& file : files)
     for (RankTrace& rank : read_trace_file(file)) ranks.push_back(std::move(rank));
-  }
   return join_ranks(std::move(ranks), steps);
 }
 

@@ -96,9 +96,8 @@ CostModel trace_costs(const Trace& trace) {
   const auto groups = stage_groups(schedule.placement);
   // What a worker does between two steps is divided evenly over its stages.
   std::vector<double> held(schedule.workers.size(), 0);
-  for (const auto& group : groups) {
+  for (const auto& group : groups)
     for (const WorkerId worker : group) ++held[worker.index()];
-  }
   for (const auto& group : groups) {
     double update = 0;
     for (const WorkerId worker : group) {

@@ -26,9 +26,8 @@ FingerprintWords to_words(const Fingerprint& fingerprint) {
   if (fingerprint.size() > kFingerprintParts) throw std::logic_error("a fingerprint has at most 63 parts");
   FingerprintWords words(1 + kFingerprintParts, 0);
   words[0] = static_cast<std::int64_t>(fingerprint.size());
-  for (std::size_t part = 0; part < fingerprint.size(); ++part) {
+  for (std::size_t part = 0; part < fingerprint.size(); ++part)
     words[part + 1] = static_cast<std::int64_t>(fingerprint[part].hash);
-  }
   return words;
 }
 
@@ -42,9 +41,8 @@ void require_equal(const Fingerprint& own, const std::vector<FingerprintWords>& 
     if (of_ranks[r] != right) others.push_back(r);
   if (others.empty()) return;
   // This rank is started as most others. Its user needs to know which rank is not; that rank names the settings.
-  if (of_ranks[static_cast<std::size_t>(rank)] == right) {
+  if (of_ranks[static_cast<std::size_t>(rank)] == right)
     throw PeerLostError(fmt::format("rank {}: rank {} was started differently", rank, fmt::join(others, ", ")));
-  }
   const auto parts = differing_parts(own, right);
   reject("this rank differs from rank {} in {}; start every rank from the same program with the same options",
          std::ranges::find(of_ranks, right) - of_ranks.begin(), fmt::join(parts, " and "));

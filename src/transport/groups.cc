@@ -17,9 +17,8 @@ std::vector<RankRange> parts_below(RankRange range) {
   const int others = range.end - range.first - 1;
   const int parts = std::min(kTreeBranches, others);
   std::vector<RankRange> found;
-  for (int part = 0; part < parts; ++part) {
+  for (int part = 0; part < parts; ++part)
     found.push_back({range.first + 1 + others * part / parts, range.first + 1 + others * (part + 1) / parts});
-  }
   return found;
 }
 
@@ -27,9 +26,8 @@ std::vector<RankRange> parts_below(RankRange range) {
 
 std::vector<RankPair> all_pairs(int world_size) {
   std::vector<RankPair> pairs;
-  for (int low = 0; low < world_size; ++low) {
+  for (int low = 0; low < world_size; ++low)
     for (int high = low + 1; high < world_size; ++high) pairs.emplace_back(low, high);
-  }
   return pairs;
 }
 

@@ -23,9 +23,8 @@ struct SumOperand {
 std::vector<SumOperand> from_left_to_right(const SumOrder& order, const std::vector<std::vector<at::Tensor>>& parts) {
   std::vector<SumOperand> all;
   for (std::size_t member = 0; member < parts.size(); ++member) {
-    if (member >= order.parts.size() || parts[member].size() != order.parts[member].size()) {
+    if (member >= order.parts.size() || parts[member].size() != order.parts[member].size())
       throw TransportError("a member's parts do not match the order of the sum");
-    }
     for (std::size_t i = 0; i < parts[member].size(); ++i) all.push_back({order.parts[member][i], parts[member][i]});
   }
   if (all.empty()) throw TransportError("there is nothing to add");

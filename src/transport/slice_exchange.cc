@@ -64,9 +64,8 @@ at::Tensor SliceExchange::add() {
   std::int64_t offset = 0;
   for (const auto& trees : order_.parts) {
     auto& of_member = slices.emplace_back();
-    for (std::size_t part = 0; part < trees.size(); ++part, offset += own_count_) {
+    for (std::size_t part = 0; part < trees.size(); ++part, offset += own_count_)
       of_member.push_back(arrived_.narrow(0, offset, own_count_));
-    }
   }
   return add_in_order(order_, slices);
 }

@@ -25,9 +25,8 @@ class Waits {
 
   /// Returns the ranks that `rank` waits for during activity `at`.
   [[nodiscard]] std::vector<int> of(int rank, const RankProgress& at) const {
-    if (at.phase == Phase::Joining) {
+    if (at.phase == Phase::Joining)
       return without(all(), rank, [](const RankProgress& other) { return other.phase != Phase::StartUp; });
-    }
     if (at.phase != Phase::Steps) return {};
     const auto [ranks, kind] = others_of(rank, at.instruction);
     return without(ranks, rank,
@@ -109,9 +108,8 @@ std::optional<int> infer_guilty(const std::vector<RankFinding>& ranks) {
   std::vector<RankFinding> suspects;
   for (const RankFinding& rank : ranks)
     if (!rank.is_absent && rank.at && rank.at->phase != Phase::Ending) suspects.push_back(rank);
-  if (std::ranges::any_of(suspects, [](const RankFinding& rank) { return rank.waits_for.empty(); })) {
+  if (std::ranges::any_of(suspects, [](const RankFinding& rank) { return rank.waits_for.empty(); }))
     std::erase_if(suspects, [](const RankFinding& rank) { return !rank.waits_for.empty(); });
-  }
   if (suspects.empty()) return std::nullopt;
   return std::ranges::max_element(suspects, {}, &RankFinding::seconds)->rank;
 }
@@ -216,9 +214,8 @@ std::string to_text(const Diagnosis& diagnosis, const Flight& flight, std::size_
   const auto& record = flight.ranks[static_cast<std::size_t>(*diagnosis.culprit)];
   if (!record) return text;
   text += fmt::format("\nlast of rank {}, seconds before the end:\n", *diagnosis.culprit);
-  for (const FlightEvent& event : last_of(*record, events)) {
+  for (const FlightEvent& event : last_of(*record, events))
     text += fmt::format("{:>10.6f}  {}\n", seconds_before(end_of(flight), event), to_text(event.progress));
-  }
   return text;
 }
 

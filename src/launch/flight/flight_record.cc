@@ -177,11 +177,9 @@ std::string flight_path(const std::string& folder, int rank) {
 }
 
 void require_flight_folder(const std::string& folder) {
-  for (const std::string& replaced : {folder, folder + "-previous"}) {
-    if (const std::string other = other_content(replaced); !other.empty()) {
+  for (const std::string& replaced : {folder, folder + "-previous"})
+    if (const std::string other = other_content(replaced); !other.empty())
       reject("{}: {}; give another folder", replaced, other);
-    }
-  }
 }
 
 void require_no_recording(const std::string& folder) {

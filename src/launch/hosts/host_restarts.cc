@@ -73,11 +73,10 @@ std::vector<std::string> HostAssignment::assign(const Silent& silent) {
   std::vector<std::string> before;
   for (Place& place : places_) {
     before.push_back(place.holder);
-    if (!silent.contains(place.own.host)) {
+    if (!silent.contains(place.own.host))
       place.holder = place.own.host;
-    } else if (silent.contains(place.holder)) {
+    else if (silent.contains(place.holder))
       place.holder.clear();
-    }
   }
   std::vector<std::string> changes;
   for (std::size_t i = 0; i < places_.size(); ++i) {

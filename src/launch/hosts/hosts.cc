@@ -37,9 +37,8 @@ HostRanks parse_host(std::string_view word, int otherwise, const char* flag) {
   if (ranks.host.starts_with('[') && ranks.host.ends_with(']'))
     ranks.host = ranks.host.substr(1, ranks.host.size() - 2);
   // ssh would take a leading dash as an option; SLURM uses brackets for lists.
-  if (ranks.host.empty() || ranks.host.starts_with('-') || ranks.host.find_first_of("[] ") != std::string::npos) {
+  if (ranks.host.empty() || ranks.host.starts_with('-') || ranks.host.find_first_of("[] ") != std::string::npos)
     reject("{}: '{}' names no host; expected a list as in a,b:4", flag, word);
-  }
   return ranks;
 }
 
@@ -65,9 +64,8 @@ std::vector<HostRanks> parse_hosts(std::string_view list, int otherwise, const c
     ranks.first = first;
     first += ranks.count;
     const auto same = [&](const HostRanks& other) { return other.host == ranks.host; };
-    if (std::ranges::any_of(hosts, same)) {
+    if (std::ranges::any_of(hosts, same))
       reject("{} has '{}' twice; give it once, with all its ranks", flag, ranks.host);
-    }
     hosts.push_back(std::move(ranks));
   }
   return hosts;

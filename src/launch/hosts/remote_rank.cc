@@ -65,9 +65,8 @@ template <class Value>
 Value from_hex(const std::string& text) {
   std::array<unsigned char, sizeof(Value)> bytes{};
   if (text.size() != 2 * bytes.size()) throw Error("relay and agent of a rank are different builds");
-  for (std::size_t i = 0; i < bytes.size(); ++i) {
+  for (std::size_t i = 0; i < bytes.size(); ++i)
     bytes[i] = static_cast<unsigned char>(std::stoi(text.substr(2 * i, 2), nullptr, 16));
-  }
   Value value;
   std::memcpy(&value, bytes.data(), sizeof value);
   return value;
@@ -368,9 +367,8 @@ void use_relays(LaunchPlan& plan, RemoteJob job) {
         "--stages, --data-parallel and --tensor-parallel",
         job.ranks(), plan.ranks);
   }
-  if (plan.most_restarts > 0 && plan.most_recoveries > 0) {
+  if (plan.most_restarts > 0 && plan.most_recoveries > 0)
     reject("--max-restarts: `chimera launch` does not restart a job with --recover twin or reroute");
-  }
   require_descriptors(std::int64_t{4} * plan.ranks, fmt::format("{} ranks", plan.ranks), "use fewer ranks");
   const auto attempts = std::make_shared<HostAttempts>(std::move(job), plan.arguments);
   plan.place = [attempts](LaunchPlan& attempt, const SignalInbox& signals) {

@@ -35,14 +35,13 @@ std::vector<RunLayout> smaller_layouts(const RunLayout& now, std::int64_t ranks)
   std::vector<RunLayout> layouts;
   const auto add = [&](std::int64_t workers, std::int64_t most_groups) {
     for (std::int64_t groups = std::min({most_groups, ranks / workers / now.tensor_parallel, in_step}); groups >= 1;
-         --groups) {
+         --groups)
       if (in_step % groups == 0)
         layouts.push_back({.workers = workers,
                            .data_parallel = groups,
                            .tensor_parallel = now.tensor_parallel,
                            .micro_batches = in_step / groups,
                            .mini_batch = now.mini_batch});
-    }
   };
   add(now.workers, now.data_parallel - 1);
   for (std::int64_t workers = now.workers - 1; workers >= 1; --workers) add(workers, ranks);

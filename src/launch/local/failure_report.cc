@@ -89,9 +89,8 @@ std::string describe_failure(int rank, const RankOutcome& outcome) {
     return fmt::format(
         "rank {} was killed because memory ran out, by signal 9 from the kernel (see the kernel log, `dmesg`)", rank);
   }
-  if (ending.kind == Ending::Kind::Killed) {
+  if (ending.kind == Ending::Kind::Killed)
     return fmt::format("rank {} was killed by {}", rank, describe_signal(ending.value));
-  }
   if (has_exited_with(outcome, ExitCode::PeerLost)) return fmt::format("rank {} lost a peer and ended", rank);
   return fmt::format("rank {} exited with code {}", rank, ending.value);
 }

@@ -30,9 +30,8 @@ RankChannels open_channels(const LaunchPlan& plan) {
                         .progress = ProgressPage(plan.ranks, plan.last_step)};
   if (!plan.input.empty()) {
     channels.input = make_memory_file("chimera-input", 0);
-    if (const int error = write_all(channels.input.get(), plan.input)) {
+    if (const int error = write_all(channels.input.get(), plan.input))
       throw Error("cannot write a file in memory: " + system_message(error));
-    }
   }
   return channels;
 }
@@ -122,9 +121,8 @@ std::string own_executable() {
 int launch(const LaunchPlan& plan) {
   // Orders of recoveries name ranks in a RankSet, which has kMaxRanksOfHost bits.
   const bool may_be_many = plan.place && plan.most_recoveries == 0;
-  if (plan.ranks < 1 || (plan.ranks > kMaxRanksOfHost && !may_be_many)) {
+  if (plan.ranks < 1 || (plan.ranks > kMaxRanksOfHost && !may_be_many))
     reject("cannot start {} ranks; expected 1 .. {}", plan.ranks, kMaxRanksOfHost);
-  }
   const int exit_code = run_with_restarts(plan);
   messages().drain(kDrainAfterFailure);
   return exit_code;

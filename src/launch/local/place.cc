@@ -205,11 +205,10 @@ std::optional<RankPlace> find_place(const Variables& variables) {
     RankPlace place = read_place(launcher, read);
     place.read = read.read();
     require_possible(place);
-    if (!found) {
+    if (!found)
       found = std::move(place);
-    } else if (found->conflict.empty() && !are_consistent(*found, place)) {
+    else if (found->conflict.empty() && !are_consistent(*found, place))
       found->conflict = describe_conflict(*found, place);
-    }
   }
   // PMI and PMIx also stand beside the variables of Open MPI and SLURM, which tell the place.
   if (!found) require_no_sign(variables);

@@ -110,9 +110,8 @@ void take_signals_as_after_exec() {
 void close_descriptors_but(const std::vector<int>& kept) {
   // Collects first: the iterator reads the folder through a descriptor of its own, which must not be closed under it.
   std::vector<int> open;
-  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd"))
     open.push_back(std::stoi(entry.path().filename().string()));
-  }
   for (const int fd : open) {
     const int flags = ::fcntl(fd, F_GETFD);  // fails for the iterator's own descriptor, already closed
     if (flags >= 0 && (flags & FD_CLOEXEC) != 0 && std::ranges::find(kept, fd) == kept.end()) ::close(fd);
@@ -158,11 +157,10 @@ Variables own_variables() {
 bool LineReader::read() {
   std::array<char, 4096> buffer{};
   const ssize_t size = ::read(descriptor_, buffer.data(), buffer.size());
-  if (size > 0 && text_.size() < kLongestLine) {
+  if (size > 0 && text_.size() < kLongestLine)
     text_.append(buffer.data(), static_cast<std::size_t>(size));
-  } else if (size >= 0 || (errno != EINTR && errno != EAGAIN)) {
+  else if (size >= 0 || (errno != EINTR && errno != EAGAIN))
     has_ended_ = true;
-  }
   return size > 0;
 }
 

@@ -124,9 +124,8 @@ std::optional<RankEnvironment> rank_environment() {
                        .world_size = required_number(kWorldSizeVariable),
                        .rendezvous = file_rendezvous(required_variable(kStoreVariable)),
                        .input_path = required_variable(kInputVariable)};
-  if (self.rank >= self.world_size) {
+  if (self.rank >= self.world_size)
     reject("{} is {}; expected less than {} = {}", kRankVariable, self.rank, kWorldSizeVariable, self.world_size);
-  }
   close_descriptors_on_exec();
   if (self.rendezvous.file.empty()) {  // An agent names a server
     self.remote = RankPlace{.rank = self.rank,
@@ -155,9 +154,8 @@ RankEnvironment join_external_launcher(const RankPlace& place) {
                        .rendezvous = rendezvous_point(place, own_variables()),
                        .input_path = "",
                        .placed = true};
-  if (!self.rendezvous.file.empty()) {
+  if (!self.rendezvous.file.empty())
     self.rendezvous_file = std::make_shared<const RendezvousFile>(self.rendezvous.file, self.rank == 0);
-  }
   fault_rank() = self.rank;
   fault_point("start");
   return self;
@@ -166,11 +164,10 @@ RankEnvironment join_external_launcher(const RankPlace& place) {
 void report_failure(FailureReport report) {
   if (!own_place && std::getenv(kLauncherVariable) == nullptr) return;
   report.rank = own_place ? own_place->rank : required_number(kRankVariable);
-  if (own_place) {
+  if (own_place)
     print_failure(report);
-  } else {
+  else
     send_to_launcher(to_line(report));
-  }
 }
 
 void note_recovery(const RecoveryNote& note) { send_to_launcher(to_line(note)); }

@@ -189,13 +189,11 @@ std::string Recovery::missing_copy(bool counts_extra) const {
     return std::ranges::none_of(holders, [&](RankId rank) { return has_weights_[rank.index()]; });
   };
   RankGroups copies = copies_;
-  if (counts_extra) {
+  if (counts_extra)
     for (const auto& [rank, group] : extra_copies()) copies.at(group.index()).push_back(rank);
-  }
   const auto stage = std::ranges::find_if(copies, is_lost);
-  if (stage != copies.end()) {
+  if (stage != copies.end())
     return fmt::format("not recovered: no rank is left that holds stage {}", (stage - copies.begin()) / parts_);
-  }
   if (std::ranges::none_of(shards_, is_lost)) return "";
   return "not recovered: no rank is left that holds a shard of the optimizer (--shard-optimizer)";
 }

@@ -39,9 +39,8 @@ bool is_rank_of(LauncherKind launcher, pid_t process) {
   for (std::string each; std::getline(variables, each, '\0');) {
     const auto sets = [&](LauncherKind kind) { return each.starts_with(std::string(rank_variable(kind)) + "="); };
     const auto is_any = [&](const Named<LauncherKind>& kind) { return sets(kind.value); };
-    if (launcher == LauncherKind::Variables ? std::ranges::any_of(kNames<LauncherKind>, is_any) : sets(launcher)) {
+    if (launcher == LauncherKind::Variables ? std::ranges::any_of(kNames<LauncherKind>, is_any) : sets(launcher))
       return true;
-    }
   }
   return false;
 }

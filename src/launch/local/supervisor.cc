@@ -223,9 +223,8 @@ class Supervisor {
 
   [[nodiscard]] StartOutcome run() {
     while (has_running(ranks_.all())) {
-      for (const auto& [rank, ending] : wait_for_exits(ranks_.all(), signals_, reports_.descriptor(), next_poll())) {
+      for (const auto& [rank, ending] : wait_for_exits(ranks_.all(), signals_, reports_.descriptor(), next_poll()))
         note_end(rank, ending);
-      }
       read_reports();
       while (const auto number = signals_.next()) handle_signal(*number);
       decide();
@@ -262,11 +261,10 @@ class Supervisor {
     while (const auto line = reports_.next()) {
       // A line parses as one of the two types only: each needs fields that the other does not have.
       const auto progress = ranks_.can_recover() ? parse_note(*line) : std::nullopt;
-      if (progress) {
+      if (progress)
         ranks_.note(*progress);
-      } else {
+      else
         note_report(parse_report(*line));
-      }
     }
     for (int rank = 0; rank < plan_.ranks; ++rank) note_failure(rank);
   }
@@ -446,10 +444,9 @@ class Supervisor {
                              .culprit = culprit,
                              .op = culprit && outcome_of(*culprit).report ? outcome_of(*culprit).report->op : "",
                              .nanoseconds = monotonic_nanoseconds()};
-    for (int rank = 0; rank < plan_.ranks; ++rank) {
+    for (int rank = 0; rank < plan_.ranks; ++rank)
       if (ranks_[rank].is_running() && culprit != rank)
         ranks_[rank].send(plan_.saves && !has_relays ? SIGKILL : SIGTERM);
-    }
     deadline_ = Clock::now() + (has_relays ? kRelayTerminationGrace : kTerminationGrace);
   }
 

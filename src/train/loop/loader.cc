@@ -128,10 +128,9 @@ void Loader::warm_up(std::int64_t step) {
   for (const MicroBatchId micro_batch : micro_batches_) {
     if (step + 1 < job_.options.updates.steps) static_cast<void>(prefetcher_.get(place_of(step + 1, micro_batch)));
     MicroBatch batch = prefetcher_.get(place_of(step, micro_batch));
-    for (const at::Tensor* tensor : tensors_of(batch)) {
+    for (const at::Tensor* tensor : tensors_of(batch))
       for (int i = 0; i < kMoreSteps; ++i)
         more.push_back(at::empty(tensor->sizes(), tensor->options().pinned_memory(true)));
-    }
   }
 }
 

@@ -386,11 +386,10 @@ int run_rank(const Job& job, RankEnvironment rank) {
     {
       std::optional<ReconnectingTransport> reconnecting;
       std::unique_ptr<Transport> connected;
-      if (rank.orders) {
+      if (rank.orders)
         reconnecting.emplace(rank);
-      } else {
+      else
         connected = connect_once(job, rank);
-      }
       Transport& transport = reconnecting ? static_cast<Transport&>(*reconnecting) : *connected;
       if (rank.placed) recorded.emplace(flight, rank.rank);  // Rank 0 has created the folder
       rank.rendezvous_file.reset();

@@ -29,9 +29,8 @@ std::chrono::milliseconds rejoining_patience(const TrainOptions& options) {
 
 std::vector<RankId> ranks_of(const RankSet& set) {
   std::vector<RankId> ranks;
-  for (std::size_t rank = 0; rank < set.size(); ++rank) {
+  for (std::size_t rank = 0; rank < set.size(); ++rank)
     if (set.test(rank)) ranks.emplace_back(static_cast<std::int64_t>(rank));
-  }
   return ranks;
 }
 
@@ -80,11 +79,10 @@ RunSummary TrainerHandover::train() {
     if (until >= launched_.options.updates.steps) until.reset();
     RunSummary summary = trainer_->run(on_step, until);
     if (!until || trainer_->position().done() != *until) return summary;  // Ended, or stopped by a signal
-    if (!std::exchange(balances, false)) {
+    if (!std::exchange(balances, false))
       adapt();
-    } else if (RunChange change = agree_on_copies(); change != change_) {
+    else if (RunChange change = agree_on_copies(); change != change_)
       exchange(std::move(change));
-    }
   }
 }
 
@@ -217,9 +215,8 @@ void TrainerHandover::connect() {
   note_progress({RankProgress::Phase::Steps, trainer_->position().done() + 1});
   if (!reconnecting_.is_recovering()) return;
   std::vector<std::int64_t> groups;
-  for (const auto& [holder, group] : extra_copies(job)) {
+  for (const auto& [holder, group] : extra_copies(job))
     if (holder == rank_) groups.push_back(group.value());
-  }
   reconnecting_.note_resumed(trainer_->position().done(), std::move(groups));
 }
 

@@ -159,9 +159,8 @@ class StepReader {
   void summarize_timeline() {
     Timeline& timeline = step_.timeline;
     timeline.step_ends = {timeline.makespan};
-    for (std::size_t w = 0; w < timeline.workers.size(); ++w) {
+    for (std::size_t w = 0; w < timeline.workers.size(); ++w)
       for (const auto& again : step_.recomputations[w]) timeline.workers[w].busy += again.time.end - again.time.start;
-    }
     count_peaks(job_.run.schedule, timeline);
     chimera::summarize_timeline(timeline);
   }
@@ -203,9 +202,8 @@ double mean(const std::vector<double>& values) {
 
 template <class Visit>
 void for_each_step(const std::vector<std::vector<MeasuredStep>>& steps, Visit&& visit) {
-  for (const auto& groups : steps) {
+  for (const auto& groups : steps)
     for (const MeasuredStep& step : groups) visit(step);
-  }
 }
 
 double median_latency(const std::vector<std::vector<MeasuredStep>>& steps) {
@@ -249,17 +247,15 @@ std::vector<double> optimizer_seconds(const JobShape& job, const std::vector<std
   // One instruction updates all stages of a worker. Updates are limited by memory bandwidth, so a stage's share is its
   // share of the parameters.
   std::vector<double> held(job.run.schedule.workers.size());  // [worker]: parameters
-  for (std::size_t s = 0; s < groups.size(); ++s) {
+  for (std::size_t s = 0; s < groups.size(); ++s)
     for (const WorkerId worker : groups[s]) held[worker.index()] += parameters[s];
-  }
   std::vector<double> seconds;
   for (std::size_t s = 0; s < groups.size(); ++s) {
     std::vector<double> shares;
     for_each_step(steps, [&](const MeasuredStep& step) {
-      for (const WorkerId worker : groups[s]) {
+      for (const WorkerId worker : groups[s])
         for (const TimedUpdate& update : step.timeline.workers[worker.index()].updates)
           shares.push_back((update.end - update.start) * parameters[s] / held[worker.index()]);
-      }
     });
     seconds.push_back(mean(shares));
   }

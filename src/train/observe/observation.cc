@@ -192,9 +192,8 @@ FlightJob flight_job(const JobShape& job, const PlannedTimes& planned) {
   // absent.
   for (RankId rank(0); rank.value() < job.num_ranks(); rank = RankId(rank.value() + 1))
     flight.ranks[job.launched_rank(rank).index()] = job.run.ranks.place(job.ranks().in_lane(rank));
-  for (std::vector<RankId>& members : flight.sums) {
+  for (std::vector<RankId>& members : flight.sums)
     for (RankId& rank : members) rank = job.launched_rank(rank);
-  }
   return flight;
 }
 
@@ -219,10 +218,9 @@ std::vector<std::vector<MeasuredStep>> measured_steps(const JobShape& job, const
   std::vector<std::vector<MeasuredStep>> steps;
   for (const RecordedStep& step : recorded) {
     auto& groups = steps.emplace_back();
-    for (std::int64_t group = 0; group < job.run.ranks.data_parallel; ++group) {
+    for (std::int64_t group = 0; group < job.run.ranks.data_parallel; ++group)
       for (std::int64_t lane = 0; lane < job.tensor_parallel; ++lane)
         groups.push_back(measured_step(job, GroupId(group), step, lane));
-    }
   }
   return steps;
 }

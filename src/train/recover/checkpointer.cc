@@ -66,9 +66,8 @@ CheckpointPart::CheckpointPart(const JobShape& job, RankId rank,
                                const std::map<ParameterGroupId, ParameterGroup*>& trained,
                                const std::vector<OptimizerTensor>& state, TensorGroup* tensor)
     : rank_(static_cast<int>(rank.value())), ranks_(static_cast<int>(job.num_ranks())), tensor_(tensor) {
-  if (tensor != nullptr) {
+  if (tensor != nullptr)
     for (ParameterSpec& spec : all_parameters(job.model)) shapes_.emplace(spec.name, std::move(spec.shape));
-  }
   const std::vector<RankGroups> shards = job.shards();
   std::set<std::string> written;
   for (const auto& [id, group] : trained) {

@@ -58,9 +58,8 @@ DeviatingStage stage_of(const StageReplicas& copies, const std::vector<Halves>& 
                        .deviating = {},
                        .correct = copies.ranks[static_cast<std::size_t>(right - hashes.begin())],
                        .has_majority = 2 * count(*right) > std::ssize(hashes)};
-  for (std::size_t i = 0; i < hashes.size(); ++i) {
+  for (std::size_t i = 0; i < hashes.size(); ++i)
     if (hashes[i] != *right) stage.deviating.push_back(copies.ranks[i]);
-  }
   return stage;
 }
 

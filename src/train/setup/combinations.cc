@@ -270,9 +270,8 @@ std::string message_for_any(const char* text) {
 std::string find_refusal(const Job& job) {
   const auto is_held = [&](Feature feature) { return described(feature).holds(job); };
   // In the order of the table, so a run with two problems always gets the same message first.
-  for (const auto& [combined, message] : refused_combinations()) {
+  for (const auto& [combined, message] : refused_combinations())
     if (std::ranges::all_of(combined, is_held)) return message_for(message, job);
-  }
   return "";
 }
 

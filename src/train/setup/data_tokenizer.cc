@@ -53,9 +53,8 @@ std::string find_recorded(const std::string& checkpoint, const std::string& reco
     if (typed.is_relative()) places.push_back(base / typed);
   }
   places.push_back(typed);
-  for (const fs::path& place : places) {
+  for (const fs::path& place : places)
     if (path_exists(place) && main_tokenizer_file(place.string())) return place.string();
-  }
   reject("{}: the run's tokenizer {} is missing, also beside the run; give --tokenizer", checkpoint, recorded);
 }
 

@@ -56,9 +56,8 @@ void add_twins(const RunShape& run, std::set<RankPair>& pairs) {
   // Connections are made once, before anyone knows which rank will be lost.
   for (const auto& group : run.rank_groups()) {
     for (const RankId giver : group) {
-      for (const RankId taker : group) {
+      for (const RankId taker : group)
         if (giver < taker) pairs.insert({static_cast<int>(giver.value()), static_cast<int>(taker.value())});
-      }
     }
   }
 }
@@ -92,9 +91,8 @@ double bfloat16_peak(std::string_view name) {
     return name.starts_with(words) &&
            (name.size() == words.size() || name[words.size()] == ' ' || name[words.size()] == '-');
   };
-  for (const Peak& peak : kPeaks) {
+  for (const Peak& peak : kPeaks)
     if (begins_with(peak.begins)) return 1e12 * peak.teraflops;
-  }
   return 0;
 }
 
@@ -185,9 +183,8 @@ std::vector<RankPair> communicating_pairs(const JobShape& job, const TrainOption
   // Programs are those of one lane. The ranks of each t exchange the same messages among themselves.
   const auto of_lanes = job.ranks().pairs({pairs.begin(), pairs.end()});
   pairs = {of_lanes.begin(), of_lanes.end()};
-  if (options.output.observes() && !uses_gpu(options)) {  // Clock measurement
+  if (options.output.observes() && !uses_gpu(options))  // Clock measurement
     for (int rank = 1; rank < static_cast<int>(job.num_ranks()); ++rank) pairs.insert({0, rank});
-  }
   return {pairs.begin(), pairs.end()};
 }
 

@@ -216,9 +216,8 @@ Fingerprint fingerprint(const Job& job) {
                        {"--partition", hash_of(mapped(job.partition, &StageLayers::end_layer))},
                        {"the data", data_hash(*job.data.corpus)},
                        {"--tensor-parallel", hash_of({job.tensor_parallel, job.cuts_tokens})}};
-  for (const Option& option : declared_values(o)) {
+  for (const Option& option : declared_values(o))
     if (option.has(kEqual)) parts.push_back({option.flag, hash_of(option.value)});
-  }
   parts.push_back({"the steps that --spike leaves out", hash_of(job.left_out)});
   parts.push_back({"--trace, --op-times, --timeline", hash_of(o.output.observes())});
   parts.push_back({kResumeFlag, hash_of({o.resume.from, job.first_step, job.order ? to_json(*job.order) : ""})});
@@ -230,9 +229,8 @@ Json run_record(const Job& job) {
   Json model = layer_sizes_json(job.model);
   model["layers"] = job.model.layers;
   Json numbers = Json::object();
-  for (const Option& option : declared_values(job.options)) {
+  for (const Option& option : declared_values(job.options))
     if (option.has(kRecorded)) numbers[option.key()] = option.value;
-  }
   if (job.canonical) numbers["block_size"] = job.canonical->block_size;
   if (job.canonical) numbers["micro_batch_size"] = job.run.samples_per_op();
   return {{"model", model},

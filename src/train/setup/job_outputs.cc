@@ -218,19 +218,17 @@ void require_outputs(const Job& job) {
     reject("--export {}: is the folder of --from; give another one", options.exported.folder);
   for (const Output& output : given) {
     const bool is_metrics = &output.path == &options.output.metrics;
-    if (is_metrics) {
+    if (is_metrics)
       require_appendable(output);
-    } else {
+    else
       name_flag(output.flag, [&] { require_writable_whole(output.path); });
-    }
     if (!options.output.reports) continue;
-    if (is_metrics) {
+    if (is_metrics)
       require_own_metrics(options, job.first_step > 0 ? &*job.checkpoints->resumed : nullptr);
-    } else if (job.first_step == 0 && !options.recovery.is_restart) {
+    else if (job.first_step == 0 && !options.recovery.is_restart)
       require_unused(output.flag, output.path, options.output.overwrite);
-    } else if (!options.output.overwrite) {
+    else if (!options.output.overwrite)
       require_as_written(output);
-    }
   }
 }
 

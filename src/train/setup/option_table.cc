@@ -39,15 +39,14 @@ std::string interval_text(const SaveInterval& interval) {
 /// Returns the value as the text of a flag, or as a number.
 template <class Value>
 Json json_of(const Value& value) {
-  if constexpr (NamedEnum<Value>) {
+  if constexpr (NamedEnum<Value>)
     return to_text(value);
-  } else if constexpr (std::is_same_v<Value, SaveInterval>) {
+  else if constexpr (std::is_same_v<Value, SaveInterval>)
     return interval_text(value);
-  } else if constexpr (std::is_same_v<Value, PartitionChoice>) {
+  else if constexpr (std::is_same_v<Value, PartitionChoice>)
     return to_text(value);
-  } else {
+  else
     return value;
-  }
 }
 template <class Value>
 Json json_of(const std::optional<Value>& value) {

@@ -50,9 +50,8 @@ void require_possible(const TrainOptions& options) {
   if (options.numbers.reduction_blocks > 0 && options.numbers.reduction != ReductionOrder::Canonical)
     reject("--reduction-blocks is for --reduction canonical");
   for (const std::string& fault : {find_invalid_option(options.updates.learning_rate, options.updates.steps),
-                                   find_invalid_option(options.updates.optimizer)}) {
+                                   find_invalid_option(options.updates.optimizer)})
     if (!fault.empty()) throw ConfigError("--" + fault);
-  }
   if (!(options.model.dropout >= 0 && options.model.dropout < 1))
     reject("--dropout must be at least 0 and below 1, not {:g}", options.model.dropout);
 }
@@ -269,9 +268,8 @@ void open_data(Job& job) {
                      .tokens = tokenizer.token_options()};
   if (options.data.end_of_document != kNoToken) data.tokens.end_of_document = options.data.end_of_document;
   job.data.corpus = std::make_shared<Corpus>(open_corpus(data));
-  if (options.output.reports) {
+  if (options.output.reports)
     for (const std::string& line : job.data.corpus->opened.ignored_files_note) print_message(line);
-  }
   require_documents(options.data, *job.data.corpus, job.model.vocabulary);
   SampleOptions samples = tokenizer.sample_options(job.data.corpus->opened.is_plain_text);
   samples.sequence = options.data.sequence;
@@ -389,11 +387,10 @@ StageModel bytes_of_stages(const JobShape& job, const TrainOptions& options) {
   const auto groups = job.run.rank_groups();
   for (std::size_t s = 0; s < model.costs.memory.size() && !job.run.schedule.updates; ++s) {
     double& bytes = model.costs.memory[s].optimizer;
-    if (options.memory.shard_optimizer) {
+    if (options.memory.shard_optimizer)
       bytes *= (job.has_second_shards ? 2.0 : 1.0) / static_cast<double>(groups[s].size());
-    } else {
+    else
       bytes += gathered_bytes(job.model, job.partition[s], rank_workload(job, options), groups[s].size());
-    }
   }
   if (options.schedule.pairs == Pairs::Together) model.costs.pair = 1;
   model.reserved_bytes = reserved_of(options, job.num_ranks(), memory_of_worker(options)).all();
@@ -504,9 +501,8 @@ std::int64_t descriptors_needed(const JobShape& job, const TrainOptions& options
   const auto replicas = static_cast<std::int64_t>(job.run.schedule.placement.num_replicas());
   const std::int64_t files = job.canonical ? 2 + kBlocks * replicas : 2;
   std::vector<std::int64_t> held(static_cast<std::size_t>(ranks), 0);  // [rank]: parameter groups
-  for (const auto& group : groups) {
+  for (const auto& group : groups)
     for (const RankId rank : group) ++held[rank.index()];
-  }
   const std::int64_t flights = options.flight_folder().empty() ? 0 : 1;  // a file for each rank
   if (options.device.transport == TransportKind::Threads || ranks == 1)
     return kOwn + files * std::accumulate(held.begin(), held.end(), std::int64_t{0}) + flights * ranks;

@@ -136,9 +136,8 @@ std::vector<const ParameterGroup*> TrainedModel::own_groups() const {
   const WorkerGroups workers = self_.job.run.worker_groups();
   // The first worker of each group, in data-parallel group 0: over all ranks, each parameter is in one list.
   std::vector<const ParameterGroup*> own;
-  for (const auto& [id, group] : groups_) {
+  for (const auto& [id, group] : groups_)
     if (self_.place.group == GroupId(0) && workers[id.index()].front() == self_.place.worker) own.push_back(group);
-  }
   return own;
 }
 
@@ -168,9 +167,8 @@ void TrainedModel::complete_gradients(std::optional<StageId> stage) const {
 
 std::vector<Parameter> TrainedModel::whole_parameters() const {
   std::map<std::string, std::vector<std::int64_t>> shapes;
-  if (self_.tensor) {
+  if (self_.tensor)
     for (ParameterSpec& spec : all_parameters(self_.job.model)) shapes.emplace(spec.name, std::move(spec.shape));
-  }
   std::vector<Parameter> whole;
   for (const ParameterGroup* group : own_groups()) {
     for (Parameter parameter : group->parameters()) {
@@ -187,9 +185,8 @@ std::vector<Parameter> TrainedModel::whole_parameters() const {
 
 std::vector<OptimizerTensor> TrainedModel::optimizer_state() const {
   std::vector<OptimizerTensor> state;
-  for (const auto& [id, optimizer] : optimizers_) {
+  for (const auto& [id, optimizer] : optimizers_)
     for (OptimizerTensor& tensor : optimizer->state()) state.push_back(std::move(tensor));
-  }
   return state;
 }
 
@@ -216,9 +213,8 @@ std::vector<at::Tensor> TrainedModel::state_in(const std::vector<Parameter>& par
   std::vector<at::Tensor> tensors;
   for (const Parameter& parameter : parameters) {
     tensors.push_back(parameter.value.detach());
-    for (const OptimizerTensor& state : remembered) {
+    for (const OptimizerTensor& state : remembered)
       if (state.parameter == parameter.name) tensors.push_back(state.value);
-    }
   }
   return tensors;
 }

@@ -18,9 +18,8 @@ constexpr std::string_view kConnectFailed = "Gloo connectFullMesh failed with ";
 
 /// Returns the first line of `text` without a source location: "[/path/pair.cc:81] Connection closed".
 std::string reason(std::string text) {
-  if (text.find("Connect timeout") != std::string::npos) {
+  if (text.find("Connect timeout") != std::string::npos)
     return "no connection in time; check that the hosts reach each other (firewall, --interface)";
-  }
   text = text.substr(0, text.find('\n'));
   if (text.starts_with(kConnectFailed)) text.erase(0, kConnectFailed.size());
   const auto end_of_place = text.find("] ");

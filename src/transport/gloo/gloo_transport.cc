@@ -333,9 +333,8 @@ std::int64_t gloo_descriptors(std::int64_t world_size, const RankGroups& groups,
     sockets[static_cast<std::size_t>(low)] += kDirections;
     sockets[static_cast<std::size_t>(high)] += kDirections;
   }
-  for (const auto& group : groups) {
+  for (const auto& group : groups)
     for (const RankId rank : group) sockets[rank.index()] += kLevels * (static_cast<std::int64_t>(group.size()) - 1);
-  }
   return kCommon + *std::ranges::max_element(sockets);
 }
 

@@ -74,9 +74,8 @@ void RankTree::sum(std::span<double> values, std::chrono::milliseconds timeout) 
   const at::Tensor mine = at::from_blob(values.data(), {count}, at::kDouble);
   const at::Tensor rows = collect(mine, timeout);
   at::Tensor sum = rows[0].clone();
-  if (!parent_) {
+  if (!parent_)
     for (std::int64_t rank = 1; rank < rows.size(0); ++rank) sum.add_(rows[rank]);
-  }
   broadcast_sum(sum, timeout);
   std::copy_n(sum.const_data_ptr<double>(), count, values.begin());
 }

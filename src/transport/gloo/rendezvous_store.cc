@@ -171,9 +171,8 @@ RendezvousStore::~RendezvousStore() = default;
 // Only rank 0 checks all keys, to avoid quadratically many requests.
 // The counter of each rank detects a rank number that is given twice, which would otherwise hang or mix up messages.
 void RendezvousStore::await_all(int rank, int world_size) {
-  if (store_->add(key_of(rank), 1) > 1) {
+  if (store_->add(key_of(rank), 1) > 1)
     reject("two processes are rank {}; give each of the {} processes its own rank", rank, world_size);
-  }
   std::vector<std::string> keys;
   for (int each = 0; each < world_size; ++each) keys.push_back(key_of(each));
   if (rank != 0) keys = {kAllAreHere};

@@ -113,9 +113,8 @@ struct SharedSum::State : std::enable_shared_from_this<State> {
     for (const at::Tensor& part : sum.parts) own.emplace_back(part, memory->staging);
     for (const auto& trees : order->parts) most_parts = std::max(most_parts, static_cast<std::int64_t>(trees.size()));
     if (order->parts.size() != static_cast<std::size_t>(groups.host->getSize()) ||
-        order->parts[own_place()].size() != sum.parts.size()) {
+        order->parts[own_place()].size() != sum.parts.size())
       throw TransportError("a member's parts do not match the order of the sum");
-    }
   }
 
   const SumGroups groups;
@@ -220,9 +219,8 @@ struct SharedSum::State : std::enable_shared_from_this<State> {
     }
     template <class Use>
     void for_each_chunk(const Use& use) const {
-      for (const Range& range : ranges) {
+      for (const Range& range : ranges)
         for (std::int64_t at = range.first; at < range.end; at += chunk) use(at, std::min(chunk, range.end - at));
-      }
     }
   };
 

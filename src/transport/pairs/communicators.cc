@@ -97,9 +97,8 @@ void compare_ranks(c10d::Store& store, const RankIdentity& own, int world_size) 
 }
 
 int minimum_over_ranks(c10d::Store& store, int rank, int number, int world_size) {
-  for (const std::string& other : exchange(store, "number", rank, world_size, std::to_string(number))) {
+  for (const std::string& other : exchange(store, "number", rank, world_size, std::to_string(number)))
     number = std::min(number, std::stoi(other));
-  }
   return number;
 }
 

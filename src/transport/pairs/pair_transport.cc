@@ -139,11 +139,10 @@ class OrderedSum final : public Pending {
   at::Tensor wait() override {
     return guarded(operation_, [&] {
       if (!exchange_.work().wait()) throw TransportError("aborted");
-      if (scatters_) {
+      if (scatters_)
         exchange_.own_slice(gradients_).copy_(exchange_.add());
-      } else {
+      else
         all_gather(exchange_.add());
-      }
       return gradients_;
     });
   }
@@ -156,9 +155,8 @@ class OrderedSum final : public Pending {
     mine.narrow(0, 0, own_sum.numel()).copy_(own_sum);
     const std::vector<at::Tensor> all = gather(starts_, *group_, mine);
     std::int64_t offset = 0;
-    for (std::size_t member = 0; member < counts.size(); offset += counts[member++]) {
+    for (std::size_t member = 0; member < counts.size(); offset += counts[member++])
       gradients_.narrow(0, offset, counts[member]).copy_(all[member].narrow(0, 0, counts[member]));
-    }
   }
 
   std::string operation_;
@@ -227,11 +225,10 @@ class PairTransport final : public Transport {
 
   ~PairTransport() override {
     const bool has_failed = std::uncaught_exceptions() > exceptions_before_ || starts_.is_broken();
-    if (has_failed && to_.breaker) {
+    if (has_failed && to_.breaker)
       abort();
-    } else if (to_.end) {
+    else if (to_.end)
       end(has_failed);
-    }
   }
 
   std::unique_ptr<Pending> start_send(RankId to, at::Tensor tensor, const MessageTag& /*tag*/) override {
@@ -358,10 +355,9 @@ class PairTransport final : public Transport {
     std::vector<double> numbers = guarded(operation, [&] { return on_host(sums); });
     if (!to_.breaker) return numbers;
     guarded(operation, [this] { starts_.require_connections(); });
-    for (int rank = 0; rank < to_.everyone->getSize(); ++rank) {
+    for (int rank = 0; rank < to_.everyone->getSize(); ++rank)
       if (numbers[static_cast<std::size_t>(values.numel() + rank)] != confirmation_of(rank))
         throw PeerLostError(fmt::format("{}: rank {} has left the step", operation, rank));
-    }
     numbers.resize(static_cast<std::size_t>(values.numel()));
     return numbers;
   }
