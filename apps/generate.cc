@@ -65,7 +65,7 @@ std::string tokenizer_path(const GenerateOptions& options, const ModelConfig& mo
   if (!options.tokenizer.empty()) return options.tokenizer;
   if (std::string own = tokenizer_of_folder(options.from); !own.empty()) return own;
   // A model of 256 tokens can only be a model of bytes. Any other vocabulary needs its tokenizer.
-  return model.vocabulary == kByteVocabulary ? kBytes : "";
+  return model.vocabulary == kByteVocabulary ? kBytesName : "";
 }
 
 TokenIds listed_tokens(const std::string& words) {

@@ -227,7 +227,7 @@ fi
 exit "$code"
 )",
       // TOML and shell scripts have the same comments.
-      fmt::arg("comment", to_toml(std::vector<TrainFlag>(), description(report, seconds))),
+      fmt::arg("comment", to_toml(TrainFlags::object(), description(report, seconds))),
       fmt::arg("name", "chimera-" + options.request.model), fmt::arg("nodes", ranks / ranks_of_node),
       fmt::arg("ranks", ranks), fmt::arg("ranks_of_node", ranks_of_node), fmt::arg("gpus", gpus),
       // Neighboring ranks share layers. SLURM's default may deal ranks out to the nodes one by one.

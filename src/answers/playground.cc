@@ -58,7 +58,7 @@ Json parameters_json(const Generator& generator, const PipelineShape& shape) {
 }
 
 Json generator_json(const Generator& generator) {
-  const FigureShape& figure = generator.figure;
+  const PipelineShape& figure = generator.figure;
   const PipelineShape usual = default_shape(generator, figure.stages, figure.micro_batches);
   return {{"name", generator.name},
           {"rule", generator.rule},

@@ -270,7 +270,7 @@ void add_description(const StagedFolder& folder, const ModelConfig& model, const
 
 void add_tokenizer(const StagedFolder& folder, const ModelConfig& model, const std::string& path,
                    const std::map<std::string, std::string>& texts) {
-  if (path == kBytes) return make_byte_tokenizer(folder, model);
+  if (path == kBytesName) return make_byte_tokenizer(folder, model);
   for (const auto& [name, text] : texts) folder.write(name, text);
   if (texts.contains(kTokenizerConfig)) return;
   const auto main = std::ranges::find_if(kTokenizerNames, [&](const char* name) { return texts.contains(name); });

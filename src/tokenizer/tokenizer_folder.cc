@@ -210,7 +210,7 @@ std::map<std::string, std::string> tokenizer_texts(const std::string& path) {
 }
 
 std::optional<TokenizerFile> main_tokenizer_file(const std::string& path) {
-  if (path == kBytes) return std::nullopt;
+  if (path == kBytesName) return std::nullopt;
   if (!is_folder(path)) return files_of(path).front();
   for (const char* name : kTokenizerNames)
     if (path_exists(fs::path(path) / name)) return TokenizerFile{(fs::path(path) / name).string(), name};
@@ -218,7 +218,7 @@ std::optional<TokenizerFile> main_tokenizer_file(const std::string& path) {
 }
 
 bool makes_bytes(const std::string& path) {
-  if (path == kBytes) return true;
+  if (path == kBytesName) return true;
   const std::optional<TokenizerFile> file = main_tokenizer_file(path);
   if (!file || file->name != kTokenizerJson) return false;
   constexpr std::uintmax_t kMax = 1 << 16;  // far above the size of byte_tokenizer_json()
@@ -228,7 +228,7 @@ bool makes_bytes(const std::string& path) {
 }
 
 std::unique_ptr<Tokenizer> open_tokenizer(const std::string& path) {
-  if (path == kBytes) return make_byte_tokenizer();
+  if (path == kBytesName) return make_byte_tokenizer();
   std::error_code error;
   if (!fs::exists(path, error) && !error)  // Perhaps the recipe's
     reject("the tokenizer {} does not exist; give another --tokenizer, or make one: `chimera tokenizer train`", path);
@@ -237,7 +237,7 @@ std::unique_ptr<Tokenizer> open_tokenizer(const std::string& path) {
 }
 
 std::vector<TokenizerFile> tokenizer_files(const std::string& path) {
-  if (path == kBytes) return {};
+  if (path == kBytesName) return {};
   std::vector<TokenizerFile> files;
   const bool is_whole_folder = is_folder(path);
   const fs::path folder = is_whole_folder ? fs::path(path) : fs::path(path).parent_path();

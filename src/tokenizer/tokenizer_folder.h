@@ -18,7 +18,7 @@ inline constexpr const char* kTokenizerConfig = "tokenizer_config.json";
 inline constexpr std::array kTokenizerNames = {kTokenizerJson, "vocab.json", "vocab.txt"};
 
 /// Name of the tokenizer that makes each byte a token.
-inline constexpr const char* kBytes = "bytes";
+inline constexpr const char* kBytesName = "bytes";
 
 /// Opens "bytes", a tokenizer.json, a vocab.json next to its merges.txt, a vocab.txt, or a folder with one of these
 /// (kTokenizerNames). Names of files may have a prefix (gpt2-vocab.json); a file with any other name is read as a

@@ -8,6 +8,20 @@
 #include "train/setup/device.h"
 
 namespace chimera {
+namespace {
+
+/// Returns the ranks of replica 0 in group 0, which has each stage once.
+StageRanks first_replica(const RankContext& self) {
+  const RunShape& shape = self.job.run;
+  StageRanks ranks{.holders = {}, .self = self.rank, .is_copy = self.is_copy()};
+  for (std::int64_t s = 0; s < shape.schedule.stages; ++s) {
+    const WorkerId worker = shape.schedule.placement.worker(ReplicaId(0), StageId(s));
+    ranks.holders.push_back(shape.ranks.rank({GroupId(0), worker}));
+  }
+  return ranks;
+}
+
+}  // namespace
 
 double Trainer::validation_loss() {
   const Job& job = self_.job;

@@ -47,17 +47,6 @@ ProgramShape program_shape_of(const RankContext& self) {
   return shape;
 }
 
-/// Returns the ranks of replica 0 in group 0, which has each stage once.
-StageRanks first_replica(const RankContext& self) {
-  const RunShape& shape = self.job.run;
-  StageRanks ranks{.holders = {}, .self = self.rank, .is_copy = self.is_copy()};
-  for (std::int64_t s = 0; s < shape.schedule.stages; ++s) {
-    const WorkerId worker = shape.schedule.placement.worker(ReplicaId(0), StageId(s));
-    ranks.holders.push_back(shape.ranks.rank({GroupId(0), worker}));
-  }
-  return ranks;
-}
-
 }  // namespace
 
 Trainer::Trainer(const Job& job, RankId rank, Transport& transport, WeightOrigin origin, const Kept* kept)

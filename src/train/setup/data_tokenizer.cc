@@ -96,7 +96,7 @@ std::string tokenizer_of_folder(const std::string& folder) {
   // The copy is as the run left it: whoever reads a checkpoint has verified its files.
   if (record.is_object() && record.contains("files") && !record["files"].empty()) return folder;
   if (main_tokenizer_file(folder)) return folder;
-  return source.empty() || source == kBytes ? source : find_recorded(folder, source);
+  return source.empty() || source == kBytesName ? source : find_recorded(folder, source);
 }
 
 DataTokenizer::DataTokenizer(const std::string& given, const ModelFolder* from, const ModelConfig& model)
@@ -152,7 +152,7 @@ SampleOptions DataTokenizer::sample_options(bool is_plain_text) const {
 
 std::string DataTokenizer::source(bool is_plain_text) const {
   if (!path_.empty()) return path_;
-  return is_plain_text ? kBytes : "";
+  return is_plain_text ? kBytesName : "";
 }
 
 std::int64_t DataTokenizer::special_token(const char* token) const {

@@ -17,7 +17,6 @@
 #include "launch/local/launcher.h"
 #include "launch/local/rank.h"
 #include "passes/lower.h"
-#include "transport/gloo/gloo_transport.h"
 
 namespace chimera {
 namespace {

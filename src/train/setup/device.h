@@ -13,7 +13,7 @@
 #include "train/setup/job.h"
 #include "transport/accelerator.h"
 #include "transport/connection_breaker.h"
-#include "transport/gloo/gloo_options.h"
+#include "transport/gloo/gloo_transport.h"
 #include "transport/pairs/communicators.h"
 
 namespace chimera {
