@@ -36,20 +36,16 @@ std::vector<std::string> names_in(std::string word) {
   return names;
 }
 
-bool has_name_of_input(const std::string& path) {
-  // Files that commands read by name from a folder that an argument names.
-  constexpr std::array kEndings = {"config.json",  "manifest.json", "tokenizer.json", "vocab.json",
-                                   "_map.json",    "_tokens.json",  "metrics.jsonl",  ".index.json",
-                                   ".safetensors", ".bin",          ".idx",           ".txt"};
-  return std::ranges::any_of(kEndings, [&](const char* ending) { return path.ends_with(ending); });
-}
-
 void require_no_input(const CLI::Option& output, const std::string& path, const std::vector<std::string>& words) {
   const std::string parent = std::filesystem::path(path).parent_path().string();
   const std::string folder = parent.empty() ? "." : parent;
   // A command that reads a folder reads files of such names in it. It does not read other files there, such as
   // pictures.
-  const bool may_be_read = path_exists(path) && has_name_of_input(path);
+  constexpr std::array kEndings = {"config.json",  "manifest.json", "tokenizer.json", "vocab.json",
+                                   "_map.json",    "_tokens.json",  "metrics.jsonl",  ".index.json",
+                                   ".safetensors", ".bin",          ".idx",           ".txt"};
+  const bool may_be_read =
+      path_exists(path) && std::ranges::any_of(kEndings, [&](auto end) { return path.ends_with(end); });
   const auto refuse = [&](const std::string& why) {
     reject("{} {}: {}; give another one", output.get_name(), path, why);
   };
