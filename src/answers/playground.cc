@@ -22,7 +22,7 @@
 #include "answers/sweep_answer.h"
 #include "core/choices.h"
 #include "core/json.h"
-#include "core/json_value.h"
+#include "core/json_fields.h"
 #include "core/mapped.h"
 #include "core/reject.h"
 #include "generate/registry.h"
@@ -334,27 +334,12 @@ std::function<void(const SearchProgress&)> reporter(const Progress& progress) {
   };
 }
 
-LayerTime requested_time(const JsonValue& value) {
-  value.expect_object({"micro_batch_size", "forward", "input_gradient", "weight_gradient"});
-  LayerTime time{value.count("micro_batch_size", 1), value.number("forward"), value.number("input_gradient"),
-                 value.number("weight_gradient")};
-  // Recomputation runs the forward again.
-  time.recompute = time.forward;
-  return time;
-}
-
-OwnLayer requested_layer(const JsonValue& value) {
-  value.expect_object({"times", "weights", "state", "activations", "output"});
-  OwnLayer layer{
-      {}, value.number("weights"), value.number("state"), value.number("activations"), value.number("output")};
-  for (const JsonValue& time : value.field("times").list()) {
-    const LayerTime& next = layer.times.emplace_back(requested_time(time));
-    // Times between two sizes are interpolated, which needs ascending sizes.
-    const bool ascends = layer.times.size() < 2 || (layer.times.rbegin() + 1)->micro_batch_size < next.micro_batch_size;
-    if (!ascends) time.field("micro_batch_size").fail("must be larger than the one before");
-  }
-  if (layer.times.empty()) value.field("times").fail("needs at least one entry");
-  return layer;
+void visit_layer(JsonFields& json, OwnLayer& layer) {
+  visit_times(json, layer.times);
+  json.field("weights", layer.weights);
+  json.field("state", layer.state);
+  json.field("activations", layer.activations);
+  json.field("output", layer.output);
 }
 
 /// Returns data to open a candidate elsewhere.
@@ -412,7 +397,8 @@ Json answer_search(const JsonValue& json, const Progress& progress) {
 Json answer_plan(const JsonValue& json) {
   auto request = read_request<PlanRequest>(json, {"do", "layers"});
   if (json.has("layers")) {
-    for (const JsonValue& layer : json.field("layers").list()) request.layers.push_back(requested_layer(layer));
+    for (const JsonValue& layer : json.field("layers").list())
+      JsonFields::read(layer, request.layers.emplace_back(), visit_layer);
     if (request.layers.empty()) json.field("layers").fail("needs at least one layer");
   }
   const PlanAnalysis report = answer(request);

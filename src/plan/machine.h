@@ -257,6 +257,9 @@ inline constexpr double kHostBandwidth = 25e9;
 /// Returns JSON that read_machine() reads back to the same value (with `layers` of every model set to 1).
 [[nodiscard]] std::string to_json(MachineProfile machine);
 
+/// Visits the list `times`, which has at least one entry, with ascending micro-batch sizes.
+void visit_times(JsonFields& json, std::vector<LayerTime>& times);
+
 /// Visits `alpha`, `beta` and the optional `burst`.
 void visit_link(JsonFields& json, LinkTimes& link);
 
