@@ -46,7 +46,7 @@ SweepCell number_cell(const std::string& column, double value, bool is_condition
 
 /// Returns the column as words, for people.
 std::string words_of(std::string column) {
-  std::ranges::replace(column, '_', ' ');
+  std::replace(column.begin(), column.end(), '_', ' ');
   return column;
 }
 
