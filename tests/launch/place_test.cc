@@ -241,11 +241,11 @@ TEST_F(RendezvousPointTest, RejectsAFolderThatOtherUsersCanWrite) {
   std::filesystem::create_directory(folder());
   std::filesystem::permissions(folder(), std::filesystem::perms::all);
   EXPECT_THAT([] { static_cast<void>(rendezvous(kHydra)); },
-              ThrowsMessage<Error>(HasSubstr("must belong to this user")));
+              ThrowsMessage<Error>(HasSubstr("is not of this user alone")));
   std::filesystem::remove(folder());
   std::filesystem::create_directory_symlink("/tmp", folder());
   EXPECT_THAT([] { static_cast<void>(rendezvous(kHydra)); },
-              ThrowsMessage<Error>(HasSubstr("must belong to this user")));
+              ThrowsMessage<Error>(HasSubstr("is not of this user alone")));
 }
 
 TEST_F(RendezvousPointTest, IsTheAgentsServerUnderTorchrun) {

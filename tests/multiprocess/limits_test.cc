@@ -245,7 +245,7 @@ TEST(TrainingLimitTest, NamesATemporaryFolderThatCannotBeWritten) {
           .wait();
   EXPECT_NE(result.exit_code, 0);
   EXPECT_THAT(result.messages, HasSubstr("the rendezvous folder '/proc/chimera-"));
-  EXPECT_THAT(result.messages, HasSubstr("cannot be made ("));
+  EXPECT_THAT(result.messages, HasSubstr("cannot be made, or is not of this user alone"));
   EXPECT_THAT(result.messages, HasSubstr("set TMPDIR to a folder that can be written"));
 }
 

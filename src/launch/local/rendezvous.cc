@@ -95,8 +95,8 @@ std::filesystem::path own_folder() {
                       (status.st_mode & 077U) == 0;
   if (!is_own) {
     throw Error(
-        fmt::format("the rendezvous folder '{}' must belong to this user and be closed to others; remove it, or "
-                    "set TMPDIR to a folder that can be written",
+        fmt::format("the rendezvous folder '{}' cannot be made, or is not of this user alone; remove it, or set TMPDIR "
+                    "to a folder that can be written",
                     folder.string()));
   }
   return folder;
