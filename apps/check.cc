@@ -6,7 +6,7 @@
 #include "core/files.h"
 #include "flags/flag_door.h"
 #include "flags/outputs.h"
-#include "flags/shape.h"
+#include "flags/files.h"
 
 namespace chimera::apps {
 

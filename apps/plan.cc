@@ -19,7 +19,7 @@
 #include "core/shell_words.h"
 #include "flags/flag_door.h"
 #include "flags/outputs.h"
-#include "flags/plan.h"
+#include "flags/files.h"
 #include "flags/values.h"
 #include "help.h"
 #include "launch/local/gpu_cores.h"

@@ -12,7 +12,7 @@
 #include "core/terminal.h"
 #include "flags/flag_door.h"
 #include "flags/outputs.h"
-#include "flags/shape.h"
+#include "flags/files.h"
 #include "flags/values.h"
 #include "help.h"
 #include "program.h"

@@ -5,7 +5,7 @@
 #include "core/reject.h"
 #include "flags/flag_door.h"
 #include "flags/outputs.h"
-#include "flags/shape.h"
+#include "flags/files.h"
 #include "flags/values.h"
 #include "help.h"
 #include "pictures.h"

@@ -26,7 +26,7 @@
 #include "dry_run_report.h"
 #include "flags/config_file.h"
 #include "flags/outputs.h"
-#include "flags/shape.h"
+#include "flags/files.h"
 #include "flags/values.h"
 #include "generate/registry.h"
 #include "hugging_face/staged_folder.h"

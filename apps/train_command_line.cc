@@ -6,7 +6,6 @@
 #include "core/reject.h"
 #include "flags/flag_door.h"
 #include "flags/outputs.h"
-#include "flags/plan.h"
 #include "flags/values.h"
 #include "help.h"
 #include "train/setup/option_table.h"

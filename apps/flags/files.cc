@@ -1,14 +1,18 @@
-#include "flags/shape.h"
+#include "flags/files.h"
 
 #include <fmt/format.h>
 
 #include <iostream>
 
 #include "check/check_schedule.h"
+#include "checkpoint/checkpoint_folder.h"
+#include "core/cgroup.h"
 #include "core/console.h"
 #include "core/error.h"
 #include "core/files.h"
 #include "core/shell_words.h"
+#include "hugging_face/model_folder.h"
+#include "program.h"
 #include "schedule/schedule_csv.h"
 
 namespace chimera::apps {
@@ -36,6 +40,15 @@ Schedule read_schedule(const std::string& path) {
         fmt::format("{}: {}; `chimera check {}` lists all", path, violations.front().message, shell_word(path)));
   }
   return schedule;
+}
+
+ModelConfig find_model_or_run(const std::string& name) {
+  return find_model_or_folder(is_folder(name) ? resolve_model_folder(name, available_cores()) : name);
+}
+
+void use_files(ProblemRequest& request) {
+  request.find = find_model_or_run;
+  request.load_machine = [](const std::string& machine) { return read_machine(machine_file(machine)); };
 }
 
 }  // namespace chimera::apps
