@@ -58,6 +58,21 @@ std::vector<std::string> words_of(const std::string& text, bool is_shell) {
   return words;
 }
 
+/// Returns the words of a shell line, each flag with its value: a line break between them would be hard to read and
+/// copy.
+std::vector<std::string> flags_of_line(const std::string& line) {
+  std::vector<std::string> parts;
+  for (std::string& word : words_of(line, true)) {
+    const bool is_value =
+        !parts.empty() && parts.back().starts_with("--") && parts.back().find(' ') == std::string::npos;
+    if (is_value && !word.starts_with("--"))
+      parts.back() += " " + word;
+    else
+      parts.push_back(std::move(word));
+  }
+  return parts;
+}
+
 /// Only a word longer than `columns` exceeds it. All lines but the last end in `continuation`.
 std::vector<std::string> wrapped(const std::vector<std::string>& words, std::size_t columns,
                                  std::string_view continuation = "") {
@@ -221,7 +236,7 @@ class HelpFormatter : public CLI::Formatter {
     std::string text;
     // kComment ends in "# ", which stays in front of the words.
     if (comment != std::string::npos) text = "  " + line.substr(comment + kComment.size() - 2) + "\n";
-    const auto parts = wrapped(words_of(line.substr(0, comment), true), columns_ - 4, " \\");
+    const auto parts = wrapped(flags_of_line(line.substr(0, comment)), columns_ - 4, " \\");
     for (std::size_t i = 0; i < parts.size(); ++i) text += (i == 0 ? "  " : "    ") + parts[i] + "\n";
     return text;
   }
