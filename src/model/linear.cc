@@ -6,8 +6,6 @@
 #include <optional>
 #include <utility>
 
-#include "model/autograd.h"
-
 namespace chimera {
 namespace {
 

@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "core/scoped_value.h"
+#include "model/autograd.h"
 
 namespace chimera {
 
@@ -130,5 +131,20 @@ void for_each_fast_part(std::int64_t size, const Act& act) {
 /// (WeightGradients::add()); null: none.
 void add_weight_gradient(const Linear& layer, const at::Tensor& input, const at::Tensor& output_gradient,
                          const at::Tensor& factor = {}, WeightGradients* queue = nullptr);
+
+/// Saves parameters, and the thread's queue of weight gradients, in the context of a layer's forward, so that backward
+/// can add to the parameters' gradients through the queue. (The tensors that save_for_backward() gives back may be
+/// copies without gradients.)
+inline void save_leaves(AutogradContext* context, std::vector<at::Tensor> leaves) {
+  // Not save_for_backward(): it may return new tensors, to which no gradient is attached.
+  context->saved_data["leaves"] = std::move(leaves);
+  hold(context, "queue", WeightGradients::current());
+}
+[[nodiscard]] inline std::vector<at::Tensor> saved_leaves(AutogradContext* context) {
+  return context->saved_data["leaves"].toTensorVector();
+}
+[[nodiscard]] inline WeightGradients::Pointer saved_queue(AutogradContext* context) {
+  return held<WeightGradients::Pointer>(context, "queue");
+}
 
 }  // namespace chimera
