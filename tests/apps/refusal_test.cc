@@ -102,7 +102,7 @@ TEST(RefusalTest, EndlessFiles) {
   expect_refusals({
       {simulate_with("--costs /dev/zero"), {"/dev/zero: is longer than 67108864 bytes"}},
       {"plan --workers 4 --mini-batch 8 --machine /dev/zero",
-       {"machine profile /dev/zero: is longer than 67108864 bytes"}},
+       {"/dev/zero: is longer than 67108864 bytes"}},
   });
 }
 

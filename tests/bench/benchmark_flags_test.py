@@ -56,7 +56,7 @@ class FitProgramTest(unittest.TestCase):
 class ValidateProgramTest(unittest.TestCase):
     def test_flags_that_do_not_fit_are_refused(self):
         for words, message in ((("--only", "gpt4"), "no run of the grid has this name"),
-                               (("--machine", "missing.json"), "machine profile missing.json: cannot be read"),
+                               (("--machine", "missing.json"), "missing.json: cannot be read"),
                                (("--rounds", "1"), "--rounds"),
                                (("--again", P100, "--rounds", "3"), "excludes --again"),
                                (("--again", P100), "p100-aries.json: top level: field 'machine' is missing")):

@@ -108,7 +108,7 @@ TEST(ProfileRefusalTest, Flags) {
            {{"--between", kP100File, "--merge", kP100File, kP100File},
             {"--hosts, --between and --merge are three ways to a profile"}},
            {"--interface lo", {"--interface belongs to --hosts or --between"}},
-           {{"--merge", kP100File, "missing.json"}, {"machine profile missing.json: cannot be read"}},
+           {{"--merge", kP100File, "missing.json"}, {"missing.json: cannot be read"}},
        }) {
     expect_refusal({Words{"profile"} + flags, words});
   }
