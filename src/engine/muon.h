@@ -28,12 +28,6 @@ namespace chimera {
 /// strides of `matrix`. Coefficients, number of iterations and epsilon are as in torch.optim.Muon.
 [[nodiscard]] at::Tensor orthogonalized(const at::Tensor& matrix, at::ScalarType type);
 
-/// Creates Muon for a single rank. It has one state tensor, `momentum`, for each parameter that it updates, besides
-/// AdamW's state for the others.
-[[nodiscard]] std::unique_ptr<Optimizer> make_muon(const OptimizerOptions& options,
-                                                   const std::vector<Parameter>& parameters,
-                                                   TensorGroup* tensor = nullptr);
-
 /// Creates Muon for rank `rank`. `trained` has the parameter groups (stages) on this rank, and `groups` the ranks that
 /// hold each group and share its iterations. Updated parameters equal those of make_muon() bit by bit. step() starts
 /// one all-gather per group, in the order of groups on all ranks, and waits for them in the same order. It changes

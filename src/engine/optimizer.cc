@@ -5,7 +5,6 @@
 #include <optional>
 
 #include "core/mapped.h"
-#include "engine/muon.h"
 #include "runtime/step_reduction.h"
 
 namespace chimera {

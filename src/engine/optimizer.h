@@ -54,4 +54,10 @@ class Optimizer {
                                                         const std::vector<ParameterGroup*>& trained,
                                                         TensorGroup* tensor = nullptr);
 
+/// Creates Muon (defined in muon.cc) for a single rank. It has one state tensor, `momentum`, for each parameter that it
+/// updates, besides AdamW's state for the others.
+[[nodiscard]] std::unique_ptr<Optimizer> make_muon(const OptimizerOptions& options,
+                                                   const std::vector<Parameter>& parameters,
+                                                   TensorGroup* tensor = nullptr);
+
 }  // namespace chimera

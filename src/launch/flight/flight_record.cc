@@ -1,6 +1,7 @@
 #include "launch/flight/flight_record.h"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -109,6 +110,27 @@ bool is_recorded(const fs::path& file) {
 }
 
 }  // namespace
+
+std::string to_text(const RankProgress& progress) {
+  switch (progress.phase) {
+    case RankProgress::Phase::StartUp: return "start-up";
+    case RankProgress::Phase::Joining: return "joining the other ranks";
+    case RankProgress::Phase::Steps: return fmt::format("{} in step {}", to_text(progress.instruction), progress.step);
+    case RankProgress::Phase::Ending: return "its end";
+  }
+  return {};
+}
+
+bool waits_for_others(const RankProgress& progress) {
+  if (progress.phase != RankProgress::Phase::Steps) return progress.phase == RankProgress::Phase::Joining;
+  switch (progress.instruction.kind) {
+    case InstructionKind::WaitReceive:
+    case InstructionKind::WaitSend:
+    case InstructionKind::WaitAllReduce:
+    case InstructionKind::ReduceScalars: return true;
+    default: return false;
+  }
+}
 
 /// Content of a flight record.
 struct FlightRecorder::File {

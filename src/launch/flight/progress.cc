@@ -1,6 +1,5 @@
 #include "launch/flight/progress.h"
 
-#include <fmt/format.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -13,7 +12,6 @@
 #include <utility>
 
 #include "core/error.h"
-#include "launch/flight/flight_record.h"
 
 namespace chimera {
 namespace {
@@ -35,27 +33,6 @@ thread_local OwnProgress thread_progress;
 OwnProgress current_progress() { return thread_progress.page != nullptr ? thread_progress : process_progress; }
 
 }  // namespace
-
-std::string to_text(const RankProgress& progress) {
-  switch (progress.phase) {
-    case RankProgress::Phase::StartUp: return "start-up";
-    case RankProgress::Phase::Joining: return "joining the other ranks";
-    case RankProgress::Phase::Steps: return fmt::format("{} in step {}", to_text(progress.instruction), progress.step);
-    case RankProgress::Phase::Ending: return "its end";
-  }
-  return {};
-}
-
-bool waits_for_others(const RankProgress& progress) {
-  if (progress.phase != RankProgress::Phase::Steps) return progress.phase == RankProgress::Phase::Joining;
-  switch (progress.instruction.kind) {
-    case InstructionKind::WaitReceive:
-    case InstructionKind::WaitSend:
-    case InstructionKind::WaitAllReduce:
-    case InstructionKind::ReduceScalars: return true;
-    default: return false;
-  }
-}
 
 /// Two cache lines, against false sharing between ranks.
 struct alignas(128) ProgressPage::Slot {

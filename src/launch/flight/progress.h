@@ -1,36 +1,16 @@
 #pragma once
 
-// The activity of a rank (RankProgress: phase, step and instruction), such as `1B3 in step 4` (backward of micro-batch
-// 3 at stage 1), and the shared-memory page to which each rank of a host writes its current activity. The launcher
-// reads the page to detect hangs (hang.h) and to name the step of a failed rank; `chimera top` reads it to show what
-// ranks do. A write takes a few stores, so ranks note every instruction. The flight recorder (flight_record.h) stores
-// thousands of earlier activities.
+// The shared-memory page to which each rank of a host writes its current activity (RankProgress in flight_record.h).
+// The launcher reads the page to detect hangs (hang.h) and to name the step of a failed rank; `chimera top` reads it to
+// show what ranks do. A write takes a few stores, so ranks note every instruction. The flight recorder stores thousands
+// of earlier activities.
 
 #include <sys/types.h>
 
 #include "core/file_descriptor.h"
-#include "schedule/program.h"
+#include "launch/flight/flight_record.h"
 
 namespace chimera {
-
-/// Activity of a rank: a phase and, within the steps, a step and an instruction.
-struct RankProgress {
-  enum class Phase : std::uint8_t {
-    StartUp,  ///< Not connected to other ranks yet
-    Joining,  ///< Waiting until the other ranks connect
-    Steps,    ///< At `instruction` of `step`, or just after it
-    Ending,   ///< Writing final output
-  };
-  Phase phase = Phase::StartUp;
-  std::int64_t step = 0;                 ///< From 1; only in phase Steps
-  Instruction instruction = {};          ///< Only in phase Steps
-  std::uint32_t allocation_retries = 0;  ///< Retries of the GPU's memory allocator before this step
-};
-
-/// Returns `start-up`, `joining the other ranks`, `1B3 in step 4` or `its end`.
-[[nodiscard]] std::string to_text(const RankProgress& progress);
-/// Returns whether the rank can continue only after another rank acts.
-[[nodiscard]] bool waits_for_others(const RankProgress& progress);
 
 /// Name of the memory file that holds the page.
 inline constexpr const char* kProgressName = "chimera-progress";

@@ -1,18 +1,14 @@
 #include "launch/local/launcher.h"
 
 #include <fcntl.h>
-#include <sys/auxv.h>
 #include <unistd.h>
 
 #include "core/console.h"
 #include "core/core_use.h"
-#include "core/file_descriptor.h"
 #include "core/files.h"
 #include "core/reject.h"
 #include "launch/local/place.h"
-#include "launch/local/process.h"
 #include "launch/local/restarts.h"
-#include "launch/local/supervisor.h"
 
 namespace chimera {
 namespace {
@@ -109,14 +105,6 @@ int run_with_restarts(const LaunchPlan& plan) {
 }
 
 }  // namespace
-
-std::string own_executable() {
-  std::error_code unknown;
-  const auto path = std::filesystem::read_symlink("/proc/self/exe", unknown);
-  if (!unknown) return path.string();
-  // Without /proc, as in a chroot: the path that the kernel executed.
-  return reinterpret_cast<const char*>(::getauxval(AT_EXECFN));  // NOLINT(performance-no-int-to-ptr)
-}
 
 int launch(const LaunchPlan& plan) {
   // Orders of recoveries name ranks in a RankSet, which has kMaxRanksOfHost bits.

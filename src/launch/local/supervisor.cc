@@ -1,6 +1,7 @@
 #include "launch/local/supervisor.h"
 
 #include <signal.h>
+#include <sys/auxv.h>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -489,6 +490,14 @@ class Supervisor {
 };
 
 }  // namespace
+
+std::string own_executable() {
+  std::error_code unknown;
+  const auto path = std::filesystem::read_symlink("/proc/self/exe", unknown);
+  if (!unknown) return path.string();
+  // Without /proc, as in a chroot: the path that the kernel executed.
+  return reinterpret_cast<const char*>(::getauxval(AT_EXECFN));  // NOLINT(performance-no-int-to-ptr)
+}
 
 StartOutcome supervise(RankChannels& channels, SignalInbox& signals, const LaunchPlan& plan, const RankStarter& start) {
   return Supervisor(channels, signals, plan, start).run();

@@ -5,22 +5,71 @@
 // direction), and one per parameter group, whose ranks sum gradients. Members on one host also find out whether they
 // can map each other's memory.
 //
+// Launchers and dry runs check the number of open files first (gloo_descriptors()), because Gloo ends the process if it
+// reaches the system's limit.
+//
 //   await_all -> tree -> compare fingerprints -> message channels -> parameter groups -> shared memory -> barrier
 
+#include <chrono>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "transport/gloo/gloo_transport.h"
+#include "core/rendezvous_point.h"
+#include "transport/connection_breaker.h"
+#include "transport/fingerprint.h"
 #include "transport/gloo/group.h"
 #include "transport/gloo/rank_tree.h"
 #include "transport/gloo/rendezvous_store.h"
 #include "transport/gloo/shared_sum.h"
 #include "transport/groups.h"
 
+namespace gloo::transport {
+class Device;
+}
+
 namespace chimera {
+
+/// Default timeout of Gloo: 20 days, because the launcher detects hangs, and Gloo's timeouts continue to run while the
+/// job is stopped (Ctrl-Z). It must fit in 31 bits of milliseconds.
+inline constexpr std::chrono::milliseconds kGlooDefaultTimeout = std::chrono::hours(24 * 20);
+
+/// Returns a Gloo device: a thread that handles the sockets of connections. They listen on `address` (empty:
+/// 127.0.0.1). Throws TransportError if this host has no such address.
+[[nodiscard]] std::shared_ptr<gloo::transport::Device> gloo_device(const std::string& address = "");
+
+/// Options of connect_gloo(), for one rank.
+struct GlooOptions {
+  int rank = 0;
+  int world_size = 1;
+  RendezvousPoint rendezvous;
+  /// Limit of each wait. A timeout breaks all connections of the rank.
+  std::chrono::milliseconds timeout = kGlooDefaultTimeout;
+  /// Limit of each step of rendezvous and connecting.
+  std::chrono::milliseconds start_up_timeout = std::chrono::minutes(1);
+  RankGroups groups;  ///< [parameter group]: ranks that sum its gradients
+  /// Ranks that exchange messages, equal on all ranks; nothing: every pair.
+  std::optional<std::vector<RankPair>> pairs = std::nullopt;
+  /// Hashes of the settings that must be equal on all ranks, which compare them when they connect.
+  Fingerprint fingerprint = {};
+  /// Whether ranks of one host sum gradients in shared memory, if possible.
+  bool share_memory = true;
+  /// [rank]: number of its host. Ranks try to map each other's memory only on the same host; if empty, all ranks try.
+  std::vector<int> hosts = {};
+  /// With it, another thread can break the connections, also while this rank is still connecting, so that this rank
+  /// does not have to end if another one is lost. May be null.
+  std::shared_ptr<ConnectionBreaker> breaker = nullptr;
+  /// Device of gloo_device(); null: the transport makes one. The thread of a device wakes up 100 times a second, so a
+  /// process with many transports should share one.
+  std::shared_ptr<gloo::transport::Device> device = nullptr;
+};
+
+/// Returns how many files connect_gloo() opens at most. Gloo ends the process beyond the system's limit.
+[[nodiscard]] std::int64_t gloo_descriptors(std::int64_t world_size, const RankGroups& groups,
+                                            const std::vector<RankPair>& pairs);
 
 /// Removes log lines about failed connection attempts from std::cerr for good, since Gloo and c10d have no setting for
 /// it.
