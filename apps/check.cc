@@ -4,9 +4,9 @@
 #include "commands.h"
 #include "core/error.h"
 #include "core/files.h"
+#include "flags/files.h"
 #include "flags/flag_door.h"
 #include "flags/outputs.h"
-#include "flags/files.h"
 
 namespace chimera::apps {
 

@@ -3,9 +3,9 @@
 
 #include "answers/model_answer.h"
 #include "commands.h"
+#include "flags/files.h"
 #include "flags/flag_door.h"
 #include "flags/outputs.h"
-#include "flags/files.h"
 #include "flags/values.h"
 #include "help.h"
 #include "simulate/costs_json.h"

@@ -3,9 +3,9 @@
 #include "answers/schedule_answer.h"
 #include "commands.h"
 #include "core/reject.h"
+#include "flags/files.h"
 #include "flags/flag_door.h"
 #include "flags/outputs.h"
-#include "flags/files.h"
 #include "pictures.h"
 #include "schedule/schedule_json.h"
 

@@ -7,8 +7,8 @@
 
 #include <CLI/CLI.hpp>
 #include "bench/contest.h"
-#include "flags/outputs.h"
 #include "flags/files.h"
+#include "flags/outputs.h"
 #include "plan/plan.h"
 #include "plan/train_flags.h"
 #include "train/setup/options.h"

@@ -101,8 +101,7 @@ TEST(RefusalTest, NumbersAndSizesBeyondAnyMachine) {
 TEST(RefusalTest, EndlessFiles) {
   expect_refusals({
       {simulate_with("--costs /dev/zero"), {"/dev/zero: is longer than 67108864 bytes"}},
-      {"plan --workers 4 --mini-batch 8 --machine /dev/zero",
-       {"/dev/zero: is longer than 67108864 bytes"}},
+      {"plan --workers 4 --mini-batch 8 --machine /dev/zero", {"/dev/zero: is longer than 67108864 bytes"}},
   });
 }
 

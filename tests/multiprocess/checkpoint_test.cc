@@ -177,7 +177,8 @@ TEST(TrainingFolderTest, ResumesBehindALinkAndSaysWhatItPassesOver) {
   EXPECT_TRUE(std::filesystem::exists(scratch.path("elsewhere/manifest.json")));
   std::filesystem::remove(scratch.path("run/step-00000002"));
   std::filesystem::remove_all(scratch.path("run/step-00000004"));
-  expect_refusal({small_run(scratch, "4") + "--resume auto", {"has no good checkpoint", "step-00000003: is not the folder of a checkpoint"}});
+  expect_refusal({small_run(scratch, "4") + "--resume auto",
+                  {"has no good checkpoint", "step-00000003: is not the folder of a checkpoint"}});
 }
 
 TEST(TrainingFolderTest, EveryReaderNamesADamagedCheckpointAndTheOlderOneThatItUses) {
