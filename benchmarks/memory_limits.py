@@ -7,8 +7,8 @@
 Measures a machine profile, then trains in alternating rounds: without a limit, and with five limits evenly between the
 peaks of no and full recomputation. Peaks are bytes of tensors on the worker with most. A time is the median step of a
 run, without its first two, over the mean of the runs without a limit before and after it, in the median of all rounds:
-the speed of a shared machine drifts. A run differs from itself by about 6 %, so 16 rounds give a time to 2 % (two
-minutes each on a slow machine). Exits with 1 if a peak is above its limit, or off by more than 2 %, or a time by
+the speed of a shared machine drifts. Runs of one command differ by about 6 %, so a time within 2 % takes 16 rounds (of
+two minutes on a slow machine). Exits with 1 if a peak is above its limit, or off by more than 2 %, or a time by
 more than 3 %. --dry-run only prints the forecasts, by default for an assumed machine.
 """
 import argparse

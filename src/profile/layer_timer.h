@@ -100,10 +100,10 @@ class LayerTimer {
   }
 
   /// Measures once: F of a new micro-batch, then I and W of the previous one, then the forward without autograd that
-  /// recomputation adds. It is timed by itself: the difference between the whole times with and without recomputation
-  /// is the same but for the caches (at most a tenth less), and several times as noisy. Returns seconds per layer: CPU
-  /// time or wall-clock time (seconds_of() in lockstep.h, for `threads` threads per rank), without the calls of the
-  /// group.
+  /// recomputation adds. The latter is timed alone: the difference between whole times with and without recomputation
+  /// has twice the noise. That difference is up to 10 % smaller, because caches hold the data of a repeated forward.
+  /// Returns seconds per layer: CPU time or wall-clock time (seconds_of() in lockstep.h, for `threads` threads per
+  /// rank), without the calls of the group.
   LayerTime run(std::int64_t micro_batch_size, std::int64_t threads) {
     auto found = sizes_.find(micro_batch_size);
     if (found == sizes_.end()) found = sizes_.emplace(micro_batch_size, make_size(micro_batch_size)).first;
