@@ -1,7 +1,9 @@
 """Hosts as network namespaces on one bridge, with separate process namespaces. Requires root."""
 
+import contextlib
 import os
 import pathlib
+import random
 import shutil
 import socket
 import subprocess
@@ -12,9 +14,12 @@ LOOPBACK = "127.0.0.1"
 
 
 def free_port():
-    with socket.socket() as probe:
-        probe.bind((LOOPBACK, 0))
-        return probe.getsockname()[1]
+    """Returns a port below those that the kernel gives to connections of other tests before a server listens on it."""
+    while True:
+        port = random.randrange(20000, 32000)
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind((LOOPBACK, port))
+            return port
 
 
 def has(*programs):

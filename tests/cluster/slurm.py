@@ -135,7 +135,14 @@ class Slurm:
         return [*self.places[-1].enter, *words]
 
     def ask(self, *words):
-        return subprocess.run(self.words(*words), env=self.environment, capture_output=True, text=True).stdout
+        """Returns the output of a SLURM command. Repeats it while it fails: a busy controller may answer too late."""
+        end = time.monotonic() + PATIENCE
+        while (result := self.run(*words)).returncode and time.monotonic() < end:
+            time.sleep(0.05)
+        return result.stdout
+
+    def run(self, *words):
+        return subprocess.run(self.words(*words), env=self.environment, capture_output=True, text=True)
 
     def await_idle(self):
         self.wait_for("idle nodes", lambda: self.ask("sinfo", "-h", "-N", "-o", "%t").split() == ["idle"] * len(self.NODES))
@@ -156,7 +163,7 @@ class Slurm:
     def stop(self):
         """Ends all jobs and daemons."""
         if self.has_started:  # Otherwise these commands wait for minutes
-            self.ask("sh", "-c", "scancel $(squeue -h -o %A)")
+            self.run("sh", "-c", "scancel $(squeue -h -o %A)")
         if self.has_started and not self.hosts:
             try:
                 self.wait_for("the end of all steps", lambda: not self.processes(0, "slurmstepd"), 20)
