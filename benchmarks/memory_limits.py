@@ -5,11 +5,12 @@
                                 [--program build/chimera] [--dry-run]
 
 Measures a machine profile, then trains in alternating rounds: without a limit, and with five limits evenly between the
-peaks of no and full recomputation. Peaks are bytes of tensors on the worker with most. A time is the median step of a
-run, without its first two, over the mean of the runs without a limit before and after it, in the median of all rounds:
-the speed of a shared machine drifts. Runs of one command differ by about 6 %, so a time within 2 % takes 16 rounds (of
-two minutes on a slow machine). Exits with 1 if a peak is above its limit, or off by more than 2 %, or a time by
-more than 3 %. --dry-run only prints the forecasts, by default for an assumed machine.
+peaks of no and full recomputation. Peaks are bytes of tensors on the worker with most. A time is the mean step of a run,
+without its first two, over that of the runs without a limit before and after it, because the speed of a shared machine
+drifts; then the mean of all rounds. Both means leave out the lowest and the highest eighth. The standard error of a
+round (two minutes on a slow machine) is 5 to 6 %, so 24 rounds reach about 1 %. Exits with 1 if a peak is above its
+limit, or off by more than 2 %, or a time by more than 3 %. --dry-run only prints the forecasts, by default for an
+assumed machine.
 """
 import argparse
 import json
@@ -33,6 +34,12 @@ def call(*words):
     if done.returncode != 0:
         sys.exit(f"exit code {done.returncode} of {' '.join(map(str, words))}:\n{done.stderr[-2000:]}")
     return done.stdout
+
+
+def middle_mean(values):
+    """Returns the mean without the lowest and the highest eighth."""
+    edge = len(values) // 8
+    return statistics.mean(sorted(values)[edge:len(values) - edge])
 
 
 class Bench:
@@ -68,7 +75,7 @@ class Bench:
         return max(json.loads(tensors.read_text())["peak_bytes"])
 
     def seconds(self, choice):
-        return statistics.median(self.train(choice, "--steps", self.options.steps)[SKIPPED_STEPS:])
+        return middle_mean(self.train(choice, "--steps", self.options.steps)[SKIPPED_STEPS:])
 
 
 def compare(bench, options):
@@ -85,7 +92,8 @@ def compare(bench, options):
             own, after = bench.seconds(choices[i]), bench.seconds(PLAIN)
             ratios[i].append(2 * own / (before + after))
             before = after
-        print(f"round {turn + 1} of {options.rounds}", file=sys.stderr, flush=True)
+        latest = " ".join(f"{row[-1]:.3f}" for row in ratios)
+        print(f"round {turn + 1} of {options.rounds}: {latest}", file=sys.stderr, flush=True)
     holds = True
     print("| limit MiB | predicted MiB | measured MiB | error | predicted time | measured time | error |\n"
           "| ---: | ---: | ---: | ---: | ---: | ---: | ---: |")
@@ -95,9 +103,10 @@ def compare(bench, options):
         if options.dry_run:
             print(f"{row}- | - | {ratio:.3f} | - | - |")
             continue
-        peak, time = bench.peak(choice), statistics.median(measured)
+        peak, time = bench.peak(choice), middle_mean(measured)
+        spread = statistics.stdev(measured) / len(measured)**0.5 if len(measured) > 1 else float("nan")
         memory_error, time_error = bytes_ / peak - 1, ratio / time - 1
-        print(f"{row}{peak / 2**20:.2f} | {100 * memory_error:+.1f} % | {ratio:.3f} | {time:.3f} | "
+        print(f"{row}{peak / 2**20:.2f} | {100 * memory_error:+.1f} % | {ratio:.3f} | {time:.3f} ± {spread:.3f} | "
               f"{100 * time_error:+.1f} % |")
         holds &= peak <= limit and abs(memory_error) <= MOST_MEMORY_ERROR
         holds &= abs(time_error) <= MOST_TIME_ERROR
