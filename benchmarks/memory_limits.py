@@ -5,12 +5,12 @@
                                 [--program build/chimera] [--dry-run]
 
 Measures a machine profile, then trains in alternating rounds: without a limit, and with five limits evenly between the
-peaks of no and full recomputation. Peaks are bytes of tensors on the worker with most. A time is the mean step of a run,
-without its first two, over that of the runs without a limit before and after it, because the speed of a shared machine
-drifts; then the mean of all rounds. Both means leave out the lowest and the highest eighth. The standard error of a
-round (two minutes on a slow machine) is 5 to 6 %, so 24 rounds reach about 1 %. Exits with 1 if a peak is above its
-limit, or off by more than 2 %, or a time by more than 3 %. --dry-run only prints the forecasts, by default for an
-assumed machine.
+peaks of no and full recomputation. Peaks are bytes of tensors on the worker with most. The time of a run is its mean
+step, without the first two steps. Because the speed of a shared machine drifts, it is divided by the time of the runs
+without a limit just before and after it. The table has the mean ratio of all rounds and its standard error. Both means
+leave out the lowest and the highest eighth. The ratio varies by 4 to 5 % between rounds, so 24 rounds (an hour on a
+slow machine) reach a standard error of about 1 %. Exits with 1 if a peak is above its limit, or off by more than 2 %,
+or a time by more than 3 %. --dry-run only prints the forecasts, by default for an assumed machine.
 """
 import argparse
 import json
@@ -104,9 +104,9 @@ def compare(bench, options):
             print(f"{row}- | - | {ratio:.3f} | - | - |")
             continue
         peak, time = bench.peak(choice), middle_mean(measured)
-        spread = statistics.stdev(measured) / len(measured)**0.5 if len(measured) > 1 else float("nan")
+        standard_error = statistics.stdev(measured) / len(measured)**0.5 if len(measured) > 1 else float("nan")
         memory_error, time_error = bytes_ / peak - 1, ratio / time - 1
-        print(f"{row}{peak / 2**20:.2f} | {100 * memory_error:+.1f} % | {ratio:.3f} | {time:.3f} ± {spread:.3f} | "
+        print(f"{row}{peak / 2**20:.2f} | {100 * memory_error:+.1f} % | {ratio:.3f} | {time:.3f} ± {standard_error:.3f} | "
               f"{100 * time_error:+.1f} % |")
         holds &= peak <= limit and abs(memory_error) <= MOST_MEMORY_ERROR
         holds &= abs(time_error) <= MOST_TIME_ERROR

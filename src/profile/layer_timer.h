@@ -1,9 +1,8 @@
 #pragma once
 
-// Times the ops of one kind of layer, in the way in which the executor runs them: forward (F), input gradient (I) and
-// weight gradient (W) of a micro-batch, and the second forward of recomputation. `chimera profile` (profiler.h)
-// constructs a timer for each kind of layer (embedding, block, head) on every rank, and the computing ranks run them at
-// the same time.
+// Times the ops of one kind of layer as the executor runs them: forward (F), input gradient (I) and weight gradient
+// (W) of a micro-batch, and the second forward of recomputation. `chimera profile` (profiler.h) constructs a timer for
+// each kind of layer (embedding, block, head) on every rank, and the computing ranks run them at the same time.
 
 #include <ATen/ATen.h>
 #include <torch/csrc/autograd/autograd.h>
@@ -100,10 +99,9 @@ class LayerTimer {
   }
 
   /// Measures once: F of a new micro-batch, then I and W of the previous one, then the forward without autograd that
-  /// recomputation adds. The latter is timed alone: the difference between whole times with and without recomputation
-  /// has twice the noise. That difference is up to 10 % smaller, because caches hold the data of a repeated forward.
-  /// Returns seconds per layer: CPU time or wall-clock time (seconds_of() in lockstep.h, for `threads` threads per
-  /// rank), without the calls of the group.
+  /// recomputation adds; the difference of times with and without recomputation would have twice the noise. Returns
+  /// seconds per layer: CPU time or wall-clock time (seconds_of() in lockstep.h, for `threads` threads per rank),
+  /// without the calls of the group.
   LayerTime run(std::int64_t micro_batch_size, std::int64_t threads) {
     auto found = sizes_.find(micro_batch_size);
     if (found == sizes_.end()) found = sizes_.emplace(micro_batch_size, make_size(micro_batch_size)).first;
@@ -203,6 +201,7 @@ class LayerTimer {
     flight.weight_gradients->run();
     return {.input_gradient = input_seconds, .weight_gradient = weight_watch.seconds(threads)};
   }
+  /// Returns the seconds of a forward without autograd.
   double seconds_without_graph(Size& size, std::int64_t micro_batch_size, std::int64_t threads) {
     const OwnWatch watch(*this);
     const at::NoGradGuard no_graph;

@@ -14,7 +14,8 @@ LOOPBACK = "127.0.0.1"
 
 
 def free_port():
-    """Returns a port below those that the kernel gives to connections of other tests before a server listens on it."""
+    """Returns a free port below the kernel's range for outgoing connections, so that no other test's connection takes it.
+    """
     while True:
         port = random.randrange(20000, 32000)
         with socket.socket() as probe, contextlib.suppress(OSError):

@@ -137,7 +137,9 @@ class Slurm:
     def ask(self, *words):
         """Returns the output of a SLURM command. Repeats it while it fails: a busy controller may answer too late."""
         end = time.monotonic() + PATIENCE
-        while (result := self.run(*words)).returncode and time.monotonic() < end:
+        while (result := self.run(*words)).returncode:
+            if time.monotonic() > end:
+                raise TimeoutError(f"failed for {PATIENCE} s: {' '.join(words)}: {result.stderr}")
             time.sleep(0.05)
         return result.stdout
 

@@ -206,8 +206,7 @@ class FaultsTest(SlurmTest):
 
     def test_a_killed_rank(self):
         self.slurm.kill(1, "KILL", self.process_of(3))
-        # Both ranks of the host if rank 0 has ended before its report
-        self.assertRegex(self.assert_ends(), "srun: error: n1: (task |tasks 2-)3: Killed\n")
+        self.assertIn("srun: error: n1: task 3: Killed\n", self.assert_ends())
 
     def test_a_stopped_rank(self):
         self.slurm.kill(0, "STOP", self.process_of(1))
