@@ -10,7 +10,8 @@ step, without the first two steps. Because the speed of a shared machine drifts,
 without a limit just before and after it. The table has the mean ratio of all rounds and its standard error. Both means
 leave out the lowest and the highest eighth. The ratio varies by 4 to 5 % between rounds, so 24 rounds (an hour on a
 slow machine) reach a standard error of about 1 %. Exits with 1 if a peak is above its limit, or off by more than 2 %,
-or a time by more than 3 %. --dry-run only prints the forecasts, by default for an assumed machine.
+or a time by more than 3 %. --dry-run only prints the forecasts. Without --machine, their times
+rest on one matrix product, measured again for each row, and vary.
 """
 import argparse
 import json
